@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "core/base/version.h"
+
+namespace whomap::cli {
+namespace {
+
+const std::array commands{&trace_command, &plan_command,   &script_command,
+                          &match_command, &report_command, &collect_command};
+
+void print_help() {
+  fmt::print("whomap {}: which code maps the memory of a growing process?\n\n"
+             "Usage: whomap COMMAND [OPTIONS]\n"
+             "       whomap -p PID             everything in one go (= whomap trace -p PID)\n\nCommands:\n",
+             WHOMAP_VERSION);
+  for (const CommandInfo* command : commands)
+    if (!command->hidden) fmt::print("  {:<8}  {}\n", command->name, command->summary);
+  fmt::print(
+      "\n'whomap COMMAND --help' lists the options of a command.\n\n"
+      "Exit status:\n"
+      "    0  done: growth was explained, or shown to be none of the code's doing\n"
+      "    1  done, and the answer is negative: nothing grew, nothing matched, no site was hit\n"
+      "    2  wrong usage\n"
+      "    3  no such process, it ended, exec'd or was replaced, or it is stopped, a zombie or already traced\n"
+      "    4  not permitted\n"
+      "    5  something needed is missing here (GDB, its Python, a kernel feature)\n"
+      "    6  input file damaged or of the wrong kind\n"
+      "    7  inconclusive, or the exercise failed\n"
+      "    8  output could not be written, or exists and --force was not given\n"
+      "  130  interrupted; what was captured is kept and reported\n");
+}
+
+ExitStatus run(std::vector<std::string> arguments) {
+  if (arguments.empty()) {
+    return report_error({ErrorCode::usage, "no command was given", "see whomap --help"});
+  }
+  const std::string first = arguments.front();
+  if (first == "--help" || first == "-h" || first == "help") {
+    print_help();
+    return ExitStatus::done;
+  }
+  if (first == "--version") {
+    fmt::print("whomap {}\n", WHOMAP_VERSION);
+    return ExitStatus::done;
+  }
+  if (first.starts_with("-")) return trace_command.run(arguments);
+  for (const CommandInfo* command : commands) {
+    if (command->name != first) continue;
+    arguments.erase(arguments.begin());
+    return command->run(arguments);
+  }
+  return report_error({ErrorCode::usage, fmt::format("'{}' is not a command", first), "see whomap --help"});
+}
+
+}  // namespace
+}  // namespace whomap::cli
+
+int main(int count, char** arguments) {
+  return static_cast<int>(whomap::cli::run({arguments + 1, arguments + count}));
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a live process to its plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/elf/module_map.h"
+#include "core/plan/plan.h"
+#include "core/process/target.h"
+
+namespace whomap {
+
+struct PlanOptions {
+  std::vector<std::int64_t> watched;  ///< x86-64 numbers; empty: the default calls of memory_syscalls
+  std::string module_regex;           ///< only modules whose path matches; empty: all
+};
+
+/// Decodes what the target executes (its memory where pages are private, else the file) and finds
+/// the sites. Does not stop the target. Errors: unsupported_target (not x86-64), those of reading /proc.
+Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const PlanOptions& options);
+
+/// The same plan for another process: addresses recomputed from the offsets for `modules`, every site's
+/// code compared with the target's memory. plan_mismatch names the first module or site that differs.
+Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap& modules);
+
+}  // namespace whomap

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading the memory of another process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/error.h"
+
+namespace whomap {
+
+/// Copies from `address` into `into` up to the first page that cannot be read; returns the bytes
+/// copied, which may be 0. Needs PTRACE_MODE_ATTACH access (man 2 process_vm_readv); the target is
+/// not stopped. Reading a file page that is not resident makes it resident in the target.
+std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into);
+
+}  // namespace whomap

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// From registers and a copy of the stack to return addresses, by the target's own CFI.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/capture/call_event.h"
+#include "core/elf/module_map.h"
+
+namespace whomap {
+
+struct UnwoundFrame {
+  std::uint64_t pc = 0;     ///< a return address, except where `exact`
+  int module = -1;          ///< index into the ModuleMap, -1 when no module holds pc
+  std::uint64_t offset = 0; ///< link-time address: pc - bias; pc itself when module is -1
+  bool exact = false;       ///< pc is the interrupted instruction itself (the frame below is a signal frame)
+  bool guessed = false;     ///< not proven by CFI
+  bool operator==(const UnwoundFrame&) const = default;
+};
+
+struct UnwoundStack {
+  std::vector<UnwoundFrame> frames;  ///< innermost first
+  std::string truncated;  ///< why the stack ends before its outermost frame; empty when it does not
+};
+
+class Unwinder {
+ public:
+  /// `modules` must outlive the unwinder; it may be updated between calls.
+  explicit Unwinder(const ModuleMap& modules);
+  ~Unwinder();
+  Unwinder(const Unwinder&) = delete;
+  Unwinder& operator=(const Unwinder&) = delete;
+
+  /// The innermost frame's pc is registers.rip, taken as a return address (a syscall site's).
+  UnwoundStack unwind(const Registers& registers, const StackCopy& stack);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace whomap
