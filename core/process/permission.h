@@ -19,14 +19,17 @@ struct AccessFacts {
   uid_t own_uid = 0;
   std::uint64_t own_capabilities = 0;      ///< effective set of this process
   std::optional<int> yama_scope;           ///< nullopt: the kernel has no Yama
-  std::optional<bool> same_user_namespace;
-  std::optional<bool> memory_readable;     ///< PTRACE_MODE_READ was granted: /proc/PID/maps opens
+  std::optional<bool> dumpable;            ///< prctl(PR_GET_DUMPABLE) of the target, as far as /proc tells
+  /// PTRACE_MODE_ATTACH was granted: /proc/PID/mem opened. This is the kernel's own answer, with
+  /// credentials, Yama and every other security module asked; it has no effect on the target.
+  bool attach_access = false;
 };
 
 AccessFacts read_access_facts(const Target& target);
 
 /// Nothing when an attach should work; else the first reason against it, in this order: zombie,
-/// already traced, stopped, other user, not dumpable, Yama, user namespace.
+/// already traced, stopped, then what explains a refused access: Yama's strictest setting, other user,
+/// not dumpable, capabilities, Yama. Unknown reasons are said to be unknown.
 std::optional<Error> attach_obstacle(const AccessFacts& facts);
 
 }  // namespace whomap

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/process/memory.h"
+
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+
+namespace whomap {
+
+std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into) {
+  // A transfer may end early only between the elements of the remote vector (man 2
+  // process_vm_readv), so each page is an element of its own.
+  constexpr std::uint64_t page = 4096;
+  constexpr std::size_t pages_per_call = 64;
+  std::size_t done = 0;
+  while (done < into.size()) {
+    std::array<iovec, pages_per_call> remote{};
+    std::size_t count = 0;
+    std::size_t length = 0;
+    while (count < pages_per_call && done + length < into.size()) {
+      const std::uint64_t at = address + done + length;
+      const std::size_t piece = std::min<std::size_t>(page - at % page, into.size() - done - length);
+      remote[count++] = {reinterpret_cast<void*>(at), piece};
+      length += piece;
+    }
+    const iovec local{into.data() + done, length};
+    const ssize_t got = ::process_vm_readv(pid, &local, 1, remote.data(), count, 0);
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+    if (static_cast<std::size_t>(got) < length) break;
+  }
+  return done;
+}
+
+}  // namespace whomap
