@@ -16,8 +16,10 @@ struct UnwoundFrame {
   std::uint64_t pc = 0;     ///< a return address, except where `exact`
   int module = -1;          ///< index into the ModuleMap, -1 when no module holds pc
   std::uint64_t offset = 0; ///< link-time address: pc - bias; pc itself when module is -1
-  bool exact = false;       ///< pc is the interrupted instruction itself (the frame below is a signal frame)
-  bool guessed = false;     ///< not proven by CFI
+  /// pc is an instruction that nothing returned to yet: where a signal arrived, or the kernel's signal
+  /// return code, which a handler was made to return to without a call.
+  bool exact = false;
+  bool guessed = false;     ///< not proven by CFI: this frame or one below it was guessed
   bool operator==(const UnwoundFrame&) const = default;
 };
 
@@ -36,6 +38,12 @@ class Unwinder {
 
   /// The innermost frame's pc is registers.rip, taken as a return address (a syscall site's).
   UnwoundStack unwind(const Registers& registers, const StackCopy& stack);
+
+  /// Executable memory that belongs to no module (JIT code). Once told, frames are followed through it
+  /// by frame pointer, and a return address that is in no executable memory at all ends the stack.
+  void set_other_code(std::vector<AddressRange> ranges);
+
+  static constexpr std::size_t frame_limit = 4096;
 
  private:
   struct State;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/unwind/unwinder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/unwind/cfi.h"
+#include "core/unwind/code_bytes.h"
+#include "core/unwind/guess.h"
+#include "core/unwind/register_file.h"
+#include "core/unwind/row_cache.h"
+#include "core/unwind/stack_reader.h"
+#include "core/unwind/step.h"
+
+namespace whomap {
+namespace {
+
+std::string place(const ModuleMap& modules, const UnwoundFrame& frame) {
+  if (frame.module < 0) return fmt::format("{:#x}", frame.pc);
+  const std::string& path = modules.module(frame.module).path;
+  return fmt::format("{}+{:#x}", printable(path.substr(path.rfind('/') + 1)), frame.offset);
+}
+
+const UnreadableModule* unreadable_at(const ModuleMap& modules, std::uint64_t address) {
+  for (const UnreadableModule& module : modules.unreadable())
+    for (const AddressRange& range : module.ranges)
+      if (range.contains(address)) return &module;
+  return nullptr;
+}
+
+}  // namespace
+
+struct Unwinder::State {
+  explicit State(const ModuleMap& map) : modules(map) {}
+
+  const Row& row(int module, std::uint64_t offset, PcKind kind);
+  Row make_row(CallFrameInfo& cfi, std::uint64_t offset, PcKind kind) const;
+  [[nodiscard]] bool may_be_code(std::uint64_t address) const;
+  [[nodiscard]] std::string no_unwind_info(const UnwoundFrame& frame, bool unusable) const;
+  [[nodiscard]] std::string why_ended(const Step& step, const UnwoundFrame& frame, const StackReader& stack) const;
+
+  const ModuleMap& modules;
+  std::vector<std::unique_ptr<CallFrameInfo>> cfi;  ///< by module index, opened when first needed
+  RowCache rows;
+  std::vector<AddressRange> other_code;
+  bool other_code_known = false;
+};
+
+Row Unwinder::State::make_row(CallFrameInfo& source, std::uint64_t offset, PcKind kind) const {
+  if (kind != PcKind::return_address) return source.row_at(offset);
+  Row row = source.row_at(offset - 1);
+  if (row.signal) return row;
+  // A handler "returns" to the first byte of this code. glibc lets its CFI begin one byte early, so that
+  // the lookup above finds it; others have none, and what lies before it is somebody else's row.
+  if (is_signal_return_code(source.image(), offset)) {
+    row = source.row_at(offset);
+    if (row.signal) return row;
+    row = Row{};
+    row.kind = Row::Kind::kernel_signal;
+    row.signal = true;
+  }
+  return row;
+}
+
+const Row& Unwinder::State::row(int module, std::uint64_t offset, PcKind kind) {
+  const RowCache::Key key{offset, static_cast<std::uint32_t>(module), kind == PcKind::return_address};
+  if (const Row* known = rows.find(key)) return *known;
+  const auto index = static_cast<std::size_t>(module);
+  if (cfi.size() <= index) cfi.resize(index + 1);
+  if (!cfi[index]) cfi[index] = std::make_unique<CallFrameInfo>(modules.module(module).image);
+  return *rows.insert(key, make_row(*cfi[index], offset, kind));
+}
+
+bool Unwinder::State::may_be_code(std::uint64_t address) const {
+  if (!other_code_known || unreadable_at(modules, address) != nullptr) return true;
+  return std::any_of(other_code.begin(), other_code.end(),
+                     [&](const AddressRange& range) { return range.contains(address); });
+}
+
+std::string Unwinder::State::no_unwind_info(const UnwoundFrame& frame, bool unusable) const {
+  if (unusable) return fmt::format("unwind info at {} is damaged or of an unknown kind", place(modules, frame));
+  if (frame.module < 0)
+    if (const UnreadableModule* const unreadable = unreadable_at(modules, frame.pc))
+      return fmt::format("no unwind info at {:#x}: {}", frame.pc, unreadable->reason);
+  return fmt::format("no unwind info at {}", place(modules, frame));
+}
+
+std::string Unwinder::State::why_ended(const Step& step, const UnwoundFrame& frame, const StackReader& stack) const {
+  switch (step.outcome) {
+    case StepOutcome::unreadable:
+      if (step.address < stack.start() || step.address - stack.end() > (std::uint64_t{1} << 30))
+        return fmt::format("the stack of {} is at {:#x}, outside the copy", place(modules, frame), step.address);
+      return fmt::format("copy ended at {:#x}", stack.end());
+    case StepOutcome::unknown_register:
+      return fmt::format("unwind info at {} needs a register whose value is not known", place(modules, frame));
+    case StepOutcome::unsupported:
+      return fmt::format("unwind info at {} has an expression that cannot be evaluated", place(modules, frame));
+    case StepOutcome::stepped:
+    case StepOutcome::no_return_address: break;
+  }
+  return {};
+}
+
+Unwinder::Unwinder(const ModuleMap& modules) : state_(std::make_unique<State>(modules)) {}
+Unwinder::~Unwinder() = default;
+
+void Unwinder::set_other_code(std::vector<AddressRange> ranges) {
+  state_->other_code = std::move(ranges);
+  state_->other_code_known = true;
+}
+
+UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
+  UnwoundStack result;
+  result.frames.reserve(64);
+  const StackReader stack(copy);
+  RegisterFile registers(from);
+  PcKind kind = PcKind::innermost;
+  bool guessed = false;
+
+  for (;;) {
+    const std::uint64_t pc = registers[dwarf_register::rip];
+    const std::uint64_t lookup = kind == PcKind::return_address ? pc - 1 : pc;
+    const int module = state_->modules.find(lookup);
+    if (module < 0 && kind == PcKind::return_address && !state_->may_be_code(lookup)) {
+      result.truncated = fmt::format("the return address of {} would be {:#x}, which is not executable memory",
+                                     place(state_->modules, result.frames.back()), pc);
+      return result;
+    }
+    if (result.frames.size() == frame_limit) {
+      result.truncated = fmt::format("more than {} frames", frame_limit);
+      return result;
+    }
+    const std::uint64_t offset = module < 0 ? pc : pc - state_->modules.module(module).bias;
+    result.frames.push_back({pc, module, offset, kind == PcKind::interrupted, guessed});
+    UnwoundFrame& frame = result.frames.back();
+
+    const Row missing;
+    const Row& row = module < 0 ? missing : state_->row(module, offset, kind);
+    if (row.signal) frame.exact = true;
+    const std::uint64_t stack_pointer = registers[dwarf_register::rsp];
+    Step step;
+    switch (row.kind) {
+      case Row::Kind::simple: step = step_simple(row, stack, registers); break;
+      case Row::Kind::general:
+        step = step_general(state_->cfi[static_cast<std::size_t>(module)]->general_row(row.general), stack, registers);
+        break;
+      case Row::Kind::kernel_signal: step = step_kernel_signal(stack, registers); break;
+      case Row::Kind::outermost: return result;
+      case Row::Kind::missing:
+      case Row::Kind::unusable:
+        if (!guess_caller({state_->modules, state_->other_code, stack, kind}, registers)) {
+          result.truncated = state_->no_unwind_info(frame, row.kind == Row::Kind::unusable);
+          return result;
+        }
+        guessed = true;
+        break;
+    }
+    if (step.outcome != StepOutcome::stepped) {
+      result.truncated = state_->why_ended(step, frame, stack);
+      return result;
+    }
+    // A caller's frame lies above its callee's. Only a signal handler may run on another stack.
+    if (!row.signal && registers[dwarf_register::rsp] <= stack_pointer) {
+      result.truncated = fmt::format("no progress at {}: its caller's frame is not above its own",
+                                     place(state_->modules, frame));
+      return result;
+    }
+    kind = row.signal ? PcKind::interrupted : PcKind::return_address;
+  }
+}
+
+}  // namespace whomap
