@@ -66,12 +66,10 @@ std::optional<ExitStatus> CommandLine::parse(const std::vector<std::string>& arg
                   .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
                   .run(), values_);
     if (values_.count("help") != 0) {
-      fmt::print("{}", help());
-      return ExitStatus::done;
+      return print_text(help());
     }
     if (values_.count("version") != 0) {
-      fmt::print("whomap {}\n", WHOMAP_VERSION);
-      return ExitStatus::done;
+      return print_text(fmt::format("whomap {}\n", WHOMAP_VERSION));
     }
     po::notify(values_);
   } catch (const po::error& wrong) {
@@ -85,8 +83,13 @@ std::optional<ExitStatus> CommandLine::parse(const std::vector<std::string>& arg
   return std::nullopt;
 }
 
+ExitStatus print_text(std::string_view text) {
+  const auto wrote = write_result("-", false, text);
+  return wrote ? ExitStatus::done : report_error(wrote.error());
+}
+
 ExitStatus report_error(const Error& error) {
-  fmt::print(stderr, "whomap: {}\n", to_line(error));
+  std::fputs(fmt::format("whomap: {}\n", to_line(error)).c_str(), stderr);
   return exit_status(error.code);
 }
 

@@ -76,6 +76,9 @@ class CommandLine {
   CommonOptions common_;
 };
 
+/// Writes `text` to standard output: done, or the status of the error it printed.
+ExitStatus print_text(std::string_view text);
+
 /// Prints "whomap: <one line>" on standard error and returns the error's exit status.
 ExitStatus report_error(const Error& error);
 /// The same for a usage error of a subcommand: adds where to find help.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,15 @@ namespace {
 const std::array commands{&trace_command, &plan_command,   &script_command,
                           &match_command, &report_command, &collect_command};
 
-void print_help() {
-  fmt::print("whomap {}: which code maps the memory of a growing process?\n\n"
+std::string help() {
+  std::string text = fmt::format(
+             "whomap {}: which code maps the memory of a growing process?\n\n"
              "Usage: whomap COMMAND [OPTIONS]\n"
              "       whomap -p PID             everything in one go (= whomap trace -p PID)\n\nCommands:\n",
              WHOMAP_VERSION);
   for (const CommandInfo* command : commands)
-    if (!command->hidden) fmt::print("  {:<8}  {}\n", command->name, command->summary);
-  fmt::print(
+    if (!command->hidden) text += fmt::format("  {:<8}  {}\n", command->name, command->summary);
+  return text +
       "\n'whomap COMMAND --help' lists the options of a command.\n\n"
       "Exit status:\n"
       "    0  done: growth was explained, or shown to be none of the code's doing\n"
@@ -33,7 +35,7 @@ void print_help() {
       "    6  input file damaged or of the wrong kind\n"
       "    7  inconclusive, or the exercise failed\n"
       "    8  output could not be written, or exists and --force was not given\n"
-      "  130  interrupted; what was captured is kept and reported\n");
+      "  130  interrupted; what was captured is kept and reported\n";
 }
 
 ExitStatus run(std::vector<std::string> arguments) {
@@ -42,12 +44,10 @@ ExitStatus run(std::vector<std::string> arguments) {
   }
   const std::string first = arguments.front();
   if (first == "--help" || first == "-h" || first == "help") {
-    print_help();
-    return ExitStatus::done;
+    return print_text(help());
   }
   if (first == "--version") {
-    fmt::print("whomap {}\n", WHOMAP_VERSION);
-    return ExitStatus::done;
+    return print_text(fmt::format("whomap {}\n", WHOMAP_VERSION));
   }
   if (first.starts_with("-")) return trace_command.run(arguments);
   for (const CommandInfo* command : commands) {
@@ -62,5 +62,12 @@ ExitStatus run(std::vector<std::string> arguments) {
 }  // namespace whomap::cli
 
 int main(int count, char** arguments) {
-  return static_cast<int>(whomap::cli::run({arguments + 1, arguments + count}));
+  using namespace whomap;
+  try {
+    return static_cast<int>(cli::run({arguments + 1, arguments + count}));
+  } catch (const std::exception& error) {
+    // A defect of ours, or memory ran out; destructors have let the target go.
+    return static_cast<int>(cli::report_error(
+        {ErrorCode::output_unwritable, fmt::format("internal error: {}", error.what()), "please report it"}));
+  }
 }

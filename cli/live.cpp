@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/live.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdio>
+#include <ctime>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "core/process/permission.h"
+
+namespace whomap::cli {
+
+Result<OpenTarget> open_target(pid_t pid) {
+  auto target = Target::open(pid);
+  if (!target) return tl::make_unexpected(target.error());
+  if (const auto obstacle = attach_obstacle(read_access_facts(*target))) return tl::make_unexpected(*obstacle);
+  const auto maps = read_maps(pid);
+  if (!maps) return tl::make_unexpected(maps.error());
+  OpenTarget open{std::move(*target), {}};
+  open.modules.update(open.target, maps->vmas);
+  return open;
+}
+
+Result<Plan> plan_for(const OpenTarget& target, const std::string& plan_file, const PlanOptions& options) {
+  if (plan_file.empty()) return make_plan(target.target, target.modules, options);
+  auto plan = load_plan(plan_file);
+  if (!plan) return plan;
+  return rebase_plan(*plan, target.target, target.modules);
+}
+
+Result<UniqueFd> interrupts_as_fd() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, each);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);  // a reader of ours that goes away must not end us before the target is let go
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC));
+  if (!fd.valid()) return fail(ErrorCode::kernel_feature, "signalfd failed", {}, errno);
+  return fd;
+}
+
+std::string default_trace_name(const TargetIdentity& target) {
+  std::string comm;
+  for (const char c : target.comm)
+    comm += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-' ? c : '_';
+  return fmt::format("whomap-{}-{}-{:%Y%m%dT%H%M%S}.trace", comm, target.pid, fmt::localtime(std::time(nullptr)));
+}
+
+std::function<void(const RecordingProgress&)> progress_printer(const CommonOptions& common, double seconds) {
+  if (common.quiet || ::isatty(STDERR_FILENO) != 1) return [](const RecordingProgress&) {};
+  return [seconds](const RecordingProgress& at) {
+    std::fputs(fmt::format("\rtracing: {:.0f} of {:.0f} s, {} calls captured \x1b[K", at.seconds, seconds, at.events).c_str(),
+               stderr);
+    std::fflush(stderr);
+  };
+}
+
+void print_ending(const CommonOptions& common, const std::string& path, const RecordingResult& result) {
+  if (common.quiet) return;
+  const char* const clear = ::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
+  std::fputs(fmt::format("{}whomap: wrote {}: {} calls ({} failed, {} lost), ended by {}; next: whomap match {}\n", clear,
+                         printable(path), result.end.events, result.end.failed_calls, result.end.lost,
+                         result.end.reason, printable(path))
+                 .c_str(),
+             stderr);
+}
+
+std::optional<ExitStatus> recording_status(const RecordingResult& result) {
+  if (result.output) return report_error(*result.output);
+  if (result.end.reason == "interrupted") return ExitStatus::interrupted;
+  if (result.target) return report_error(*result.target);
+  return std::nullopt;
+}
+
+}  // namespace whomap::cli

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// whomap trace: capture for a while, then answer.
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cli/answer.h"
+#include "cli/command.h"
+#include "cli/live.h"
+#include "core/capture/code_guard.h"
+#include "core/plan/script.h"
+#include "gdb_plugin/gdb_process.h"
+
+namespace po = boost::program_options;
+
+namespace whomap::cli {
+namespace {
+
+struct TraceOptions {
+  std::string pid, syscalls, plan_file, output, format = "text", engine = "auto";
+  double seconds = 10;
+  std::uint64_t max_hits = 0;
+};
+
+void add_options(CommandLine& line, TraceOptions& options) {
+  line.options().add_options()
+      ("pid,p", po::value(&options.pid)->value_name("PID")->required(), "the process that grows")
+      ("duration,d", po::value(&options.seconds)->value_name("SEC")->default_value(10, "10"), "how long to capture")
+      ("max-hits", po::value(&options.max_hits)->value_name("N"), "end after N captured calls")
+      ("engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"), "auto or gdb")
+      ("syscalls", po::value(&options.syscalls)->value_name("LIST"), "which calls, default mmap,munmap,mremap,brk")
+      ("plan", po::value(&options.plan_file)->value_name("FILE"), "use a saved plan (whomap plan --format json)")
+      ("output,o", po::value(&options.output)->value_name("FILE"), "the trace file; - is standard output, then no answer is printed")
+      ("format", po::value(&options.format)->value_name("NAME")->default_value("text"), "of the answer: text or json");
+}
+
+void say(const CommonOptions& common, const std::string& text) {
+  if (!common.quiet) std::fputs(fmt::format("whomap: {}\n", printable(text)).c_str(), stderr);
+}
+
+/// After the tracer: is the target as it was?
+void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outcome) {
+  if (!outcome.restored.empty())
+    say(common, fmt::format("put back the original code at {} places that a killed GDB had left changed", outcome.restored.size()));
+  for (const std::uint64_t address : outcome.foreign)
+    say(common, fmt::format("the code at {:#x} was changed by somebody else meanwhile, and was left alone", address));
+  for (const std::uint64_t address : outcome.failed)
+    say(common, fmt::format("the code at {:#x} could not be checked or put back", address));
+  if (outcome.resumed) say(common, "the killed GDB had left the process stopped; it was continued with SIGCONT");
+}
+
+/// Runs GDB over the plan and records. The trace file is gone again when nothing was watched.
+Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
+                                       const CommonOptions& common) {
+  const auto plugin = find_plugin_folder();
+  if (!plugin) return tl::make_unexpected(plugin.error());
+  const auto guard = CodeGuard::record(target.target, plan);
+  if (!guard) return tl::make_unexpected(guard.error());
+  auto channel = make_channel();
+  if (!channel) return tl::make_unexpected(channel.error());
+  auto gdb = GdbProcess::start(std::move(channel->tracer), [&](int channel_fd, int status_fd) {
+    ScriptOptions script;
+    script.plugin_folder = *plugin;
+    script.channel_fd = channel_fd;
+    script.status_fd = status_fd;
+    return gdb_script(plan, script);
+  });
+  if (!gdb) return tl::make_unexpected(gdb.error());
+
+  bool gdb_ended_well = false;
+  auto result = record(target.target, plan, CollectorChannel(std::move(channel->collector)), recording,
+                       progress_printer(common, recording.seconds), [&](bool) {
+                         constexpr double patience_seconds = 10;
+                         const bool by_itself = gdb->wait(patience_seconds);
+                         const auto status = gdb->status();
+                         gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
+                         report_outcome(common, guard->restore(target.target, !gdb_ended_well));
+                       });
+  if (common.verbose) std::fputs(fmt::format("--- GDB printed:\n{}---\n", gdb->output()).c_str(), stderr);
+  if (!result) return result;
+  for (const auto& line : gdb->status())
+    if (line.value("hit_errors", 0) > 0)
+      say(common, fmt::format("{} hits could not be recorded: {}", line.value("hit_errors", 0), line.value("first_hit_error", "")));
+  if (!result->armed && result->end.reason != "interrupted") {
+    if (result->target) return tl::make_unexpected(*result->target);
+    return tl::make_unexpected(gdb->diagnose());
+  }
+  if (!gdb_ended_well) say(common, "GDB did not end by itself; the answer is from what came before");
+  return result;
+}
+
+ExitStatus run(const std::vector<std::string>& arguments) {
+  CommandLine line("trace", "-p PID [OPTIONS]", "which code maps the memory of a growing process");
+  TraceOptions options;
+  add_options(line, options);
+  if (const auto stop = line.parse(arguments)) return *stop;
+  const CommonOptions& common = line.common();
+  if (options.engine != "auto" && options.engine != "gdb")
+    return report_usage("trace", fmt::format("the engine '{}' is not available, auto and gdb are", options.engine));
+  if (options.seconds <= 0 || options.seconds > 7 * 86400.0 || options.seconds != options.seconds)
+    return report_usage("trace", "-d takes seconds above 0 and up to a week");
+  if (line.has("max-hits") && options.max_hits == 0) return report_usage("trace", "--max-hits takes a number above 0");
+  if (!is_answer_format(options.format))
+    return report_usage("trace", fmt::format("--format is '{}', and must be text or json", options.format));
+  const auto pid = parse_pid(options.pid);
+  if (!pid) return report_error(pid.error());
+  PlanOptions plan_options;
+  if (line.has("syscalls")) {
+    auto watched = parse_syscalls(options.syscalls);
+    if (!watched) return report_error(watched.error());
+    plan_options.watched = std::move(*watched);
+  }
+
+  auto target = open_target(*pid);
+  if (!target) return report_error(target.error());
+  const auto plan = plan_for(*target, options.plan_file, plan_options);
+  if (!plan) return report_error(plan.error());
+  const auto interrupts = interrupts_as_fd();
+  if (!interrupts) return report_error(interrupts.error());
+
+  RecordingOptions recording;
+  recording.seconds = options.seconds;
+  if (line.has("max-hits")) recording.max_hits = options.max_hits;
+  recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
+  recording.overwrite = common.force;
+  recording.interrupt_fd = interrupts->get();
+  const auto result = trace_with_gdb(*target, *plan, recording, common);
+  if (!result) return report_error(result.error());
+  const bool to_stdout = recording.path == "-";
+  print_ending(common, recording.path, *result);
+  std::optional<ExitStatus> answered;
+  if (!to_stdout) answered = print_answer(recording.path, {}, options.format, "-", common);
+  if (const auto decided = recording_status(*result)) return *decided;
+  return answered.value_or(ExitStatus::done);
+}
+
+}  // namespace
+
+const CommandInfo trace_command{"trace", "capture the calls that map memory, and name the code behind the growth", run};
+
+}  // namespace whomap::cli

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/capture/channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <type_traits>
+
+namespace whomap {
+namespace {
+
+enum class Kind : std::uint64_t { capture = 1, armed = 2, finished = 3 };
+
+/// Both ends are the same build on the same machine, so messages are the structs themselves.
+struct CaptureHead {
+  Kind kind = Kind::capture;
+  CallEvent event;
+  Registers registers;
+  std::uint64_t stack_address = 0;
+};
+struct FinishedMessage {
+  Kind kind = Kind::finished;
+  TracerCounts counts;
+};
+static_assert(std::is_trivially_copyable_v<CaptureHead> && std::is_trivially_copyable_v<FinishedMessage>);
+
+constexpr int patience_for_control_ms = 2000;
+
+constexpr std::byte request_ready{1};
+constexpr std::byte request_end{2};
+constexpr std::byte other_side_gone{0};
+
+/// The collector's next request; waits for it.
+std::byte next_request(int socket) {
+  std::byte request = other_side_gone;
+  while (::recv(socket, &request, 1, 0) < 0 && errno == EINTR) {
+  }
+  return request;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+bool TracerChannel::send(std::span<const std::span<const std::byte>> parts, int patience_ms) {
+  std::array<iovec, 2> pieces{};
+  std::size_t count = 0;
+  for (const auto& part : parts) pieces[count++] = {const_cast<std::byte*>(part.data()), part.size()};
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = count;
+  for (;;) {
+    if (::sendmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return false;
+    pollfd room{socket_.get(), POLLOUT, 0};
+    if (::poll(&room, 1, patience_ms) <= 0) return false;
+  }
+}
+
+bool TracerChannel::send_capture(const CallEvent& event, const Registers& registers, std::uint64_t stack_address,
+                                 std::span<const std::byte> stack, int patience_ms) {
+  const CaptureHead head{Kind::capture, event, registers, stack_address};
+  const std::array parts{bytes_of(head), stack.first(std::min(stack.size(), max_stack_copy))};
+  return send(parts, patience_ms);
+}
+
+bool TracerChannel::send_armed() {
+  const Kind kind = Kind::armed;
+  const std::array parts{bytes_of(kind)};
+  return send(parts, patience_for_control_ms);
+}
+
+bool TracerChannel::send_finished(const TracerCounts& counts) {
+  const FinishedMessage message{Kind::finished, counts};
+  const std::array parts{bytes_of(message)};
+  return send(parts, patience_for_control_ms);
+}
+
+bool TracerChannel::wait_for_ready() const { return next_request(socket_.get()) == request_ready; }
+
+void TracerChannel::wait_for_end() const { (void)next_request(socket_.get()); }
+
+Result<std::optional<TracerMessage>> CollectorChannel::receive() {
+  ssize_t got = 0;
+  do {
+    got = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
+  } while (got < 0 && errno == EINTR);
+  // A tracer that is killed with messages of ours unread makes the kernel report a reset: it is gone all the same.
+  if (got <= 0) return std::nullopt;
+  const auto size = static_cast<std::size_t>(got);
+  const auto damaged = [] { return fail(ErrorCode::input_damaged, "the tracer sent a message of unknown shape"); };
+  Kind kind{};
+  if (size < sizeof kind) return damaged();
+  std::memcpy(&kind, buffer_.data(), sizeof kind);
+  if (kind == Kind::armed) return TracerMessage{Armed{}};
+  if (kind == Kind::finished && size == sizeof(FinishedMessage)) {
+    FinishedMessage message;
+    std::memcpy(&message, buffer_.data(), sizeof message);
+    return TracerMessage{Finished{message.counts}};
+  }
+  if (kind != Kind::capture || size < sizeof(CaptureHead)) return damaged();
+  CaptureHead head;
+  std::memcpy(&head, buffer_.data(), sizeof head);
+  const auto stack = std::span(buffer_).subspan(sizeof head, size - sizeof head);
+  return TracerMessage{Capture{head.event, head.registers, {head.stack_address, {stack.begin(), stack.end()}}}};
+}
+
+void CollectorChannel::request(std::byte what) {
+  // A failure means that the tracer is gone, which receive() will tell.
+  (void)::send(socket_.get(), &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void CollectorChannel::say_ready() { request(request_ready); }
+
+void CollectorChannel::ask_for_end() { request(request_end); }
+
+Result<ChannelPair> make_channel() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail(ErrorCode::kernel_feature, "socketpair failed", "are there too many open files?", errno);
+  // The kernel doubles the number and counts its own overhead (man 7 socket); FORCE needs CAP_NET_ADMIN
+  // and goes beyond net.core.wmem_max.
+  const int wanted = 16 * 1024 * 1024;
+  if (::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &wanted, sizeof wanted) != 0)
+    (void)::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+  return ChannelPair{UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace whomap

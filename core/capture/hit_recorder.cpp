@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/capture/hit_recorder.h"
+
+#include <sys/ptrace.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/process/memory.h"
+
+namespace whomap {
+namespace {
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+/// The argument registers of the x86-64 system call convention (System V ABI, A.2.1); they survive the call.
+std::array<std::uint64_t, 6> arguments_of(const user_regs_struct& r) { return {r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9}; }
+
+}  // namespace
+
+bool PtraceThreads::registers(pid_t tid, user_regs_struct& into) {
+  return ::ptrace(PTRACE_GETREGS, tid, nullptr, &into) == 0;
+}
+
+std::size_t PtraceThreads::memory(pid_t tid, std::uint64_t address, std::span<std::byte> into) {
+  return read_memory(tid, address, into);
+}
+
+HitRecorder::HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThreads& threads, Send send)
+    : sites_(plan.sites), stack_(std::min(stack_bytes, max_stack_copy)), threads_(threads), send_(std::move(send)) {}
+
+void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
+  ++counts_.hits;
+  user_regs_struct registers{};
+  if (!threads_.registers(tid, registers)) {
+    ++counts_.unreadable;
+    return;
+  }
+  // Whatever started at this depth of the stack or deeper is over, return seen or not (longjmp, a
+  // restarted call): what returns next belongs to the call that starts here.
+  std::vector<Pending>& calls = pending_[tid];
+  while (!calls.empty() && calls.back().stack_pointer <= registers.rsp) {
+    ++counts_.unpaired;
+    calls.pop_back();
+  }
+  const auto number = static_cast<std::int64_t>(registers.rax);
+  const std::vector<std::int64_t>& watched = sites_[site].numbers;
+  if (std::find(watched.begin(), watched.end(), number) == watched.end()) return;
+  calls.push_back({site, registers.rsp, monotonic_ns(), number, arguments_of(registers)});
+}
+
+void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
+  ++counts_.hits;
+  user_regs_struct registers{};
+  if (!threads_.registers(tid, registers)) {
+    ++counts_.unreadable;
+    return;
+  }
+  if (sites_[site].watch == WatchKind::return_breakpoint) {
+    const Pending call{site, registers.rsp, monotonic_ns(), sites_[site].number.value_or(-1), arguments_of(registers)};
+    capture(call, registers, tid);
+    return;
+  }
+  const auto thread = pending_.find(tid);
+  if (thread == pending_.end()) return;
+  std::vector<Pending>& calls = thread->second;
+  while (!calls.empty() && calls.back().stack_pointer < registers.rsp) {
+    ++counts_.unpaired;
+    calls.pop_back();
+  }
+  if (calls.empty() || calls.back().stack_pointer != registers.rsp || calls.back().site != site) return;
+  const Pending call = calls.back();
+  calls.pop_back();
+  capture(call, registers, tid);
+}
+
+void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t tid) {
+  const std::uint64_t copied = threads_.memory(tid, r.rsp, stack_);
+  const CallEvent event{call.enter_ns, monotonic_ns(), tid, call.number, call.arguments, r.rax, call.site};
+  // rip is that of the plan: a breakpoint may have left it one byte on.
+  const Registers start{sites_[call.site].return_address, r.rsp, r.rbp, r.rbx, r.r12, r.r13, r.r14, r.r15};
+  if (send_(event, start, r.rsp, std::span(stack_).first(copied))) ++counts_.captured;
+  else ++counts_.lost;
+}
+
+void HitRecorder::stopped_for(std::uint64_t nanoseconds) {
+  counts_.stopped_ns += nanoseconds;
+  counts_.longest_stop_ns = std::max(counts_.longest_stop_ns, nanoseconds);
+}
+
+TracerCounts HitRecorder::counts() const {
+  TracerCounts counts = counts_;
+  for (const auto& [tid, calls] : pending_) counts.unpaired += calls.size();
+  return counts;
+}
+
+}  // namespace whomap

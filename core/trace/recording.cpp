@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/recording.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/base/version.h"
+#include "core/process/syscalls.h"
+#include "core/trace/stack_table.h"
+#include "core/trace/writer.h"
+
+namespace whomap {
+namespace {
+
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux, as the events' times
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+}
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+Clock::duration to_duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// The phases of a trace, in their order.
+enum class Phase { arming, watching, letting_go, over };
+
+class Recorder {
+ public:
+  Recorder(const Target& target, CollectorChannel channel, const RecordingOptions& options, TraceWriter writer)
+      : target_(target), channel_(std::move(channel)), options_(options), writer_(std::move(writer)), stacks_(target) {}
+
+  RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
+                      const std::function<void(bool engine_finished)>& let_go) {
+    channel_.say_ready();
+    enter(Phase::arming, options_.patience_seconds);
+    while (phase_ != Phase::over) {
+      wait();
+      progress_if_due(progress);
+    }
+    let_go(result_.engine_finished);
+    write_names();
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  void enter(Phase phase, double seconds) {
+    phase_ = phase;
+    deadline_ = Clock::now() + to_duration(seconds);
+  }
+
+  void end(std::string reason) {
+    if (result_.end.reason.empty()) result_.end.reason = std::move(reason);
+  }
+
+  /// Asks the engine to stop; until it has let go, captures still come in and are kept.
+  void begin_letting_go(std::string reason) {
+    if (phase_ == Phase::watching) take_last_snapshot();
+    end(std::move(reason));
+    if (phase_ == Phase::letting_go || phase_ == Phase::over) return;
+    channel_.ask_for_end();
+    enter(Phase::letting_go, options_.patience_seconds);
+  }
+
+  void wait() {
+    const int pidfd = target_gone_ ? -1 : target_.pidfd();
+    const int interrupt = interrupted_ ? -1 : options_.interrupt_fd;
+    pollfd waiting[] = {{channel_.fd(), POLLIN, 0}, {pidfd, POLLIN, 0}, {interrupt, POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_wake() - Clock::now()).count();
+    if (::poll(waiting, 3, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000))) < 0) return;
+    if (waiting[0].revents != 0) receive();
+    if (waiting[1].revents != 0) {
+      target_gone_ = true;
+      begin_letting_go("target-exited");
+    }
+    if (waiting[2].revents != 0) {
+      interrupted_ = true;
+      begin_letting_go("interrupted");
+    }
+    if (phase_ == Phase::watching && Clock::now() >= next_rolling_) take_rolling_snapshot();
+    if (Clock::now() >= deadline_) time_is_up();
+  }
+
+  [[nodiscard]] Clock::time_point next_wake() const {
+    Clock::time_point wake = deadline_;
+    if (phase_ == Phase::watching) wake = std::min(wake, next_rolling_);
+    return std::min(wake, Clock::now() + std::chrono::milliseconds(250));
+  }
+
+  void time_is_up() {
+    switch (phase_) {
+      case Phase::arming: begin_letting_go("engine-did-not-start"); break;
+      case Phase::watching: begin_letting_go("time"); break;
+      case Phase::letting_go:
+      case Phase::over: phase_ = Phase::over; break;
+    }
+  }
+
+  void receive() {
+    auto message = channel_.receive();
+    if (!message) {
+      note(to_line(message.error()));
+      return;
+    }
+    if (!*message) {
+      // The engine is gone without a word. The target runs on, so what grew can still be read.
+      if (phase_ == Phase::watching) take_last_snapshot();
+      end("engine-died");
+      phase_ = Phase::over;
+      return;
+    }
+    if (auto* capture = std::get_if<Capture>(&**message)) return take(*capture);
+    if (std::holds_alternative<Armed>(**message)) return armed();
+    finished(std::get<Finished>(**message).counts);
+  }
+
+  void armed() {
+    result_.armed = true;
+    begin_ = Clock::now();
+    // Read when the sites are watched already: whatever is newer than this snapshot was captured.
+    if (auto snapshot = take_snapshot(target_)) keep(writer_.snapshot(*snapshot));
+    else note("no first snapshot: " + to_line(snapshot.error()));
+    if (phase_ == Phase::arming) enter(Phase::watching, options_.seconds);
+    take_rolling_snapshot();
+  }
+
+  void finished(const TracerCounts& counts) {
+    result_.engine_finished = true;
+    TraceEnd& totals = result_.end;
+    totals.hits = counts.hits;
+    totals.lost += counts.lost + counts.unreadable + counts.unpaired;
+    if (counts.lost > 0) keep(writer_.lost({counts.lost, "whomap could not take captures as fast as they came"}));
+    if (counts.unreadable > 0) keep(writer_.lost({counts.unreadable, "registers of a stopped thread could not be read"}));
+    if (counts.unpaired > 0) keep(writer_.lost({counts.unpaired, "a call was seen to start and not to return"}));
+    constexpr double ns_per_ms = 1e6;
+    if (counts.stopped_ns > 0) {
+      totals.stopped_ms = static_cast<double>(counts.stopped_ns) / ns_per_ms;
+      totals.longest_stop_ms = static_cast<double>(counts.longest_stop_ns) / ns_per_ms;
+    }
+    if (auto changed = target_.check(); !changed) {
+      target_gone_ = true;
+      end(changed.error().code == ErrorCode::process_replaced ? "target-exec" : "target-exited");
+    }
+    if (phase_ == Phase::watching) take_last_snapshot();
+    end("engine-stopped");
+    phase_ = Phase::over;
+  }
+
+  void take(const Capture& capture) {
+    TraceEnd& totals = result_.end;
+    ++totals.events;
+    if (is_syscall_error(capture.event.result)) ++totals.failed_calls;
+    threads_.insert(capture.event.tid);
+    const StackTable::Found found = stacks_.find(capture.registers, capture.stack);
+    if (found.is_new) keep(writer_.stack(stacks_.stack(found.id)));
+    keep(writer_.event({capture.event, found.id}));
+    if (phase_ == Phase::watching && options_.max_hits && totals.events >= *options_.max_hits) begin_letting_go("hits");
+  }
+
+  /// Kept in case the target ends: then there is nothing left to read.
+  void take_rolling_snapshot() {
+    const auto begin = Clock::now();
+    if (auto snapshot = take_mapping_snapshot(target_)) rolling_ = std::move(*snapshot);
+    const auto cost = Clock::now() - begin;
+    constexpr int cost_share = 100;  // of the time goes into this at most
+    next_rolling_ = Clock::now() + std::max<Clock::duration>(std::chrono::seconds(1), cost * cost_share);
+  }
+
+  void take_last_snapshot() {
+    result_.end.end_ns = now_ns();
+    if (auto snapshot = target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
+      keep(writer_.snapshot(*snapshot));
+      return;
+    }
+    if (!rolling_) return note("no snapshot after the trace: the target had ended");
+    keep(writer_.snapshot(*rolling_));
+    note(fmt::format("the last snapshot is from {:.1f} s before the end: the target had ended",
+                     static_cast<double>(result_.end.end_ns - rolling_->time_ns) / 1e9));
+  }
+
+  void write_names() {
+    for (std::uint32_t id = 0; id < stacks_.size(); ++id) keep(writer_.symbols(stacks_.named(id)));
+  }
+
+  void finish() {
+    for (const std::string& text : stacks_.notes()) note(text);
+    TraceEnd& totals = result_.end;
+    if (totals.end_ns == 0) totals.end_ns = now_ns();
+    totals.threads = threads_.size();
+    keep(writer_.end(totals));
+    if (auto changed = target_.check(); !changed) result_.target = changed.error();
+  }
+
+  void note(const std::string& text) { keep(writer_.note(text)); }
+
+  void keep(const Result<void>& written) {
+    if (!written && !result_.output) {
+      result_.output = written.error();
+      begin_letting_go("output-failed");
+    }
+  }
+
+  void progress_if_due(const std::function<void(const RecordingProgress&)>& progress) {
+    if (phase_ != Phase::watching || Clock::now() < next_progress_) return;
+    next_progress_ = Clock::now() + std::chrono::milliseconds(250);
+    progress({seconds_since(begin_), result_.end.events});
+    keep(writer_.flush());
+  }
+
+  const Target& target_;
+  CollectorChannel channel_;
+  const RecordingOptions& options_;
+  TraceWriter writer_;
+  StackTable stacks_;
+  RecordingResult result_;
+  Phase phase_ = Phase::arming;
+  Clock::time_point deadline_, begin_, next_rolling_, next_progress_;
+  std::optional<Snapshot> rolling_;
+  std::set<pid_t> threads_;
+  bool target_gone_ = false;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
+                               const RecordingOptions& options,
+                               const std::function<void(const RecordingProgress&)>& progress,
+                               const std::function<void(bool engine_finished)>& let_go) {
+  auto writer = TraceWriter::create(options.path, options.overwrite,
+                                    {target.identity(), plan, options.engine, WHOMAP_VERSION, now_ns()});
+  if (!writer) return tl::make_unexpected(writer.error());
+  return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, let_go);
+}
+
+}  // namespace whomap

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A live trace from the side that receives: captures come in over the channel, are unwound and
+// deduplicated while the trace goes on, and become a trace file. Stack copies are dropped at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/base/error.h"
+#include "core/capture/channel.h"
+#include "core/plan/plan.h"
+#include "core/process/target.h"
+#include "core/trace/records.h"
+
+namespace whomap {
+
+struct RecordingOptions {
+  double seconds = 10;                        ///< from the moment the sites are watched
+  std::optional<std::uint64_t> max_hits;      ///< captured calls
+  std::string path;                           ///< of the trace file
+  bool overwrite = false;
+  std::string engine = "gdb";
+  int interrupt_fd = -1;                      ///< becomes readable when the user wants the end
+  double patience_seconds = 20;               ///< for the engine to arm, and later to let go
+};
+
+struct RecordingProgress {
+  double seconds = 0;
+  std::uint64_t events = 0;
+};
+
+struct RecordingResult {
+  TraceEnd end;
+  bool armed = false;             ///< the engine got as far as watching
+  bool engine_finished = false;   ///< it said that it has let go; else it died or hangs
+  std::optional<Error> target;    ///< the target ended or was replaced meanwhile
+  std::optional<Error> output;    ///< the trace file could not be written to its end
+};
+
+/// Runs until time, hits, an interrupt, the end of the target or of the engine; then waits for the engine to
+/// let go, calls `let_go` (the engine's clean-up), symbolises, and finishes the file.
+/// Errors: the trace file cannot be created.
+Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
+                               const RecordingOptions& options,
+                               const std::function<void(const RecordingProgress&)>& progress,
+                               const std::function<void(bool engine_finished)>& let_go);
+
+}  // namespace whomap

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gdb_plugin/gdb_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "core/base/files.h"
+
+namespace whomap {
+namespace {
+
+Result<UniqueFd> memory_file(const char* name) {
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
+  if (!fd.valid()) return fail(ErrorCode::kernel_feature, "memfd_create failed", {}, errno);
+  return fd;
+}
+
+std::string content_of(int fd) {
+  std::string content;
+  std::array<char, 4096> chunk;
+  for (ssize_t got = 0; (got = ::pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(content.size()))) > 0;)
+    content.append(chunk.data(), static_cast<std::size_t>(got));
+  return content;
+}
+
+/// PATH and locale and nothing else: PYTHONPATH, GDBHISTFILE, LD_PRELOAD, DEBUGINFOD_URLS and their kind stay out.
+std::vector<std::string> clean_environment() {
+  const char* path = std::getenv("PATH");
+  return {fmt::format("PATH={}", path != nullptr ? path : "/usr/bin:/bin"), "LC_ALL=C.UTF-8", "TERM=dumb",
+          "HOME=/proc/whomap-no-home", "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1"};
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& each : strings) result.push_back(each.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+struct Spawn {
+  std::vector<std::string> arguments;  ///< [0] is the program's path
+  int output = -1;                     ///< becomes stdout and stderr
+  std::vector<int> inherited;
+};
+
+/// fork and exec with an error pipe: a program that cannot be executed is an error here, not a dead child.
+Result<pid_t> spawn(Spawn what) {
+  std::vector<std::string> environment = clean_environment();
+  const std::vector<char*> argv = pointers(what.arguments);
+  const std::vector<char*> envp = pointers(environment);
+  std::array<int, 2> report{};
+  if (::pipe2(report.data(), O_CLOEXEC) != 0) return fail(ErrorCode::kernel_feature, "pipe2 failed", {}, errno);
+  const UniqueFd read_end(report[0]);
+  UniqueFd write_end(report[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return fail(ErrorCode::kernel_feature, "fork failed", {}, errno);
+  if (child == 0) {
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::signal(SIGPIPE, SIG_DFL);
+    ::setsid();
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    const bool ready = nothing >= 0 && ::dup2(nothing, 0) == 0 && ::dup2(what.output, 1) == 1 &&
+                       ::dup2(what.output, 2) == 2 && ::chdir("/") == 0;
+    for (const int fd : what.inherited) ::fcntl(fd, F_SETFD, 0);
+    if (ready) ::execve(argv[0], argv.data(), envp.data());
+    const int why = errno;
+    (void)!::write(report[1], &why, sizeof why);
+    ::_exit(127);
+  }
+  write_end.reset();
+  int why = 0;
+  if (::read(read_end.get(), &why, sizeof why) == sizeof why) {
+    ::waitpid(child, nullptr, 0);
+    return fail(ErrorCode::gdb_missing, fmt::format("{} cannot be executed", what.arguments.front()),
+                "install GDB: apt-get install gdb", why);
+  }
+  return child;
+}
+
+/// Does this GDB have Python inside? Asked by running it on nothing.
+bool has_python(const std::string& gdb) {
+  auto output = memory_file("whomap-gdb-check");
+  if (!output) return true;
+  const auto child =
+      spawn({{gdb, "-nx", "-q", "-batch", "-ex", "python print('whomap' + '-python')"}, output->get(), {}});
+  if (!child) return false;
+  ::waitpid(*child, nullptr, 0);
+  return content_of(output->get()).find("whomap-python") != std::string::npos;
+}
+
+}  // namespace
+
+Result<std::string> find_gdb() {
+  const auto usable = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
+  if (const char* named = std::getenv("WHOMAP_GDB"); named != nullptr && *named != '\0') {
+    if (usable(named)) return std::string(named);
+    return fail(ErrorCode::gdb_missing, fmt::format("WHOMAP_GDB names {}, which cannot be executed", named),
+                "name an executable gdb, or unset it", errno);
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string candidate = folder + "/gdb";
+    if (folder.starts_with('/') && usable(candidate) && !std::filesystem::is_directory(candidate)) return candidate;
+  }
+  return fail(ErrorCode::gdb_missing, "gdb is not on PATH", "install it (apt-get install gdb), or name it in WHOMAP_GDB");
+}
+
+Result<std::string> find_plugin_folder() {
+  std::error_code problem;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", problem);
+  const auto here = self.parent_path();
+  for (const auto& folder : {here / "plugin", here.parent_path() / "lib" / "whomap"})
+    if (std::filesystem::exists(folder / "whomap_gdb" / "__init__.py", problem)) return folder.string();
+  return fail(ErrorCode::gdb_missing, fmt::format("whomap's GDB plugin is not beside {}", self.string()),
+              "build it with ./dev build, or install whomap whole");
+}
+
+Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_script) {
+  auto gdb = find_gdb();
+  if (!gdb) return tl::make_unexpected(gdb.error());
+  auto script = memory_file("whomap-script");
+  auto status = memory_file("whomap-status");
+  auto output = memory_file("whomap-gdb-output");
+  for (const auto* file : {&script, &status, &output})
+    if (!*file) return tl::make_unexpected(file->error());
+  const std::string text = write_script(channel.get(), status->get());
+  if (::write(script->get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+    return fail(ErrorCode::output_unwritable, "the script for GDB could not be written to memory", {}, errno);
+
+  GdbProcess process;
+  process.path_ = *gdb;
+  const auto child = spawn({{*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex",
+                             "set debuginfod enabled off", "-x", fmt::format("/proc/self/fd/{}", script->get())},
+                            output->get(),
+                            {script->get(), status->get(), channel.get()}});
+  if (!child) return tl::make_unexpected(child.error());
+  process.pid_ = *child;
+  process.pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, *child, 0)));
+  process.status_ = std::move(*status);
+  process.output_ = std::move(*output);
+  return process;
+}
+
+GdbProcess::GdbProcess(GdbProcess&& other) noexcept
+    : path_(std::move(other.path_)),
+      pid_(std::exchange(other.pid_, -1)),
+      pidfd_(std::move(other.pidfd_)),
+      status_(std::move(other.status_)),
+      output_(std::move(other.output_)) {}
+
+GdbProcess::~GdbProcess() {
+  if (pid_ > 0) wait(0);
+}
+
+bool GdbProcess::reap(int milliseconds) {
+  pollfd waiting{pidfd_.get(), POLLIN, 0};
+  while (::poll(&waiting, 1, milliseconds) < 0 && errno == EINTR) {
+  }
+  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;
+  pid_ = -1;
+  return true;
+}
+
+bool GdbProcess::wait(double patience_seconds) {
+  if (pid_ <= 0 || reap(static_cast<int>(patience_seconds * 1000))) return true;
+  constexpr int patience_after_term_ms = 5000;
+  ::kill(pid_, SIGTERM);
+  if (reap(patience_after_term_ms)) return false;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  return false;
+}
+
+std::vector<nlohmann::json> GdbProcess::status() const {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(content_of(status_.get()));
+  for (std::string line; std::getline(text, line);)
+    if (auto json = nlohmann::json::parse(line, nullptr, false); json.is_object()) lines.push_back(std::move(json));
+  return lines;
+}
+
+std::string GdbProcess::output() const { return content_of(output_.get()); }
+
+Error GdbProcess::diagnose() const {
+  for (const auto& line : status())
+    if (line.value("state", "") == "failed")
+      return {ErrorCode::gdb_failed, fmt::format("GDB could not trace: {}", line.value("error", "no reason given")),
+              "see what GDB printed with -v"};
+  if (!has_python(path_))
+    return {ErrorCode::gdb_without_python, fmt::format("{} has no Python inside", path_),
+            "install a GDB with Python: apt-get install gdb (not gdb-minimal)"};
+  std::string last;
+  std::istringstream text(output());
+  for (std::string line; std::getline(text, line);)
+    if (!line.empty()) last = line;
+  return {ErrorCode::gdb_failed, fmt::format("GDB ended before it traced: {}", last.empty() ? "it printed nothing" : last),
+          "see what GDB printed with -v"};
+}
+
+}  // namespace whomap

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GDB that whomap starts, watches, and ends. Its script, status and output live in memory files: nothing
+// is left behind, however either of the two ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+
+namespace whomap {
+
+class GdbProcess {
+ public:
+  /// Writes the script for these descriptor numbers, which GDB inherits.
+  using WriteScript = std::function<std::string(int channel_fd, int status_fd)>;
+
+  /// Starts GDB with -nx in a session of its own, with an environment that has only PATH and a locale:
+  /// no terminal, so Ctrl-C reaches whomap alone, and nothing that would make its Python load other code.
+  /// Errors: gdb_missing, kernel_feature.
+  static Result<GdbProcess> start(UniqueFd channel, const WriteScript& script);
+
+  GdbProcess(GdbProcess&& other) noexcept;
+  GdbProcess& operator=(GdbProcess&&) = delete;
+  ~GdbProcess();  ///< ends GDB if it still runs, TERM first: it detaches then
+
+  /// Waits for GDB to end by itself, then helps: TERM, then KILL. True when it ended by itself.
+  bool wait(double patience_seconds);
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// The objects that the plugin wrote to the status file so far, in order.
+  [[nodiscard]] std::vector<nlohmann::json> status() const;
+  /// What GDB printed, for -v.
+  [[nodiscard]] std::string output() const;
+
+  /// Why no trace came about, from the status file; asks GDB for its Python where that says nothing.
+  [[nodiscard]] Error diagnose() const;
+
+ private:
+  GdbProcess() = default;
+  bool reap(int milliseconds);
+
+  std::string path_;
+  pid_t pid_ = -1;
+  UniqueFd pidfd_, status_, output_;
+};
+
+/// The gdb to use: WHOMAP_GDB, else the first in the absolute folders of PATH. Error: gdb_missing.
+Result<std::string> find_gdb();
+
+/// Where the plugin's files are: beside the program (build tree) or in ../lib/whomap (installed).
+Result<std::string> find_plugin_folder();
+
+}  // namespace whomap

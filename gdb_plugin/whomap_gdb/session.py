@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trace: attach, watch, let go."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import gdb
+from _whomap import Tracer
+
+from . import breakpoints, collector
+from .status import StatusFile
+
+# After the breakpoints are out, threads that had already hit one are still reported to GDB; it has to
+# see these reports before it lets go, or a thread would go on behind half an instruction.
+SETTLE_SECONDS = 0.05
+UNEXPECTED_STOPS_LIMIT = 1000
+
+
+def start_time(pid):
+    """Field 22 of /proc/PID/stat (man 5 proc_pid_stat), None when there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[22 - 3])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+class Session:
+    """`configuration`: plan (as `whomap plan --format json`), stack_bytes, and either channel_fd and
+    status_fd (inherited from whomap) or collector (a command line to start)."""
+
+    def __init__(self, configuration):
+        self.plan = configuration["plan"]
+        self.pid = self.plan["target"]["pid"]
+        self.stack_bytes = configuration["stack_bytes"]
+        self.channel_fd = configuration.get("channel_fd")
+        self.collector = configuration.get("collector")
+        self.status = StatusFile(configuration.get("status_fd"))
+        self.failures = breakpoints.HitFailures()
+        self.breakpoints = []
+        self.tracer = None
+        self.ended = False
+
+    def run(self):
+        # Ctrl-C at the terminal reaches the collector too, and that ends the trace. GDB itself would
+        # send the SIGINT on to the target.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.connect()
+            self.attach()
+            self.arm()
+        except (gdb.error, OSError, RuntimeError) as error:
+            self.status.write("failed", error=str(error).strip())
+            print("whomap: %s" % str(error).strip())
+            self.let_go("failed")
+        self.watch_for_end()
+        self.run_target()
+
+    def connect(self):
+        plan_text = json.dumps(self.plan)
+        if self.channel_fd is None:
+            self.channel_fd = collector.start(self.collector, plan_text)
+        tracer = Tracer(plan_text, self.channel_fd, self.stack_bytes)
+        if not tracer.wait_for_ready():
+            raise RuntimeError("whomap is not there to receive the captures")
+        self.tracer = tracer
+
+    def attach(self):
+        expected = self.plan["target"]["start_time"]
+        if start_time(self.pid) != expected:
+            raise RuntimeError("process %d is not the one the plan was made for" % self.pid)
+        self.stopped_since = time.monotonic_ns()
+        gdb.execute("attach %d" % self.pid, to_string=True)
+        if gdb.selected_inferior().pid != self.pid:
+            raise RuntimeError("GDB could not attach to process %d" % self.pid)
+        self.status.write("attached")
+        if start_time(self.pid) != expected:
+            raise RuntimeError("process %d was replaced by another one" % self.pid)
+
+    def arm(self):
+        self.breakpoints = breakpoints.set_planned(self.plan, self.tracer, self.failures)
+        gdb.execute("catch exec", to_string=True)  # its addresses mean nothing in another program
+        self.tracer.stopped_for(time.monotonic_ns() - self.stopped_since)
+        self.tracer.armed()
+        self.status.write("armed", breakpoints=len(self.breakpoints))
+
+    def run_target(self):
+        for _ in range(UNEXPECTED_STOPS_LIMIT):
+            try:
+                gdb.execute("continue", to_string=True)
+            except gdb.error as error:
+                if gdb.selected_inferior().pid:
+                    self.status.write("failed", error=str(error).strip())
+                self.let_go("stopped")
+            if not gdb.selected_inferior().pid:
+                self.let_go("exited")
+            if self.has_execed():
+                self.let_go("exec")
+        self.let_go("stopped-too-often")
+
+    def has_execed(self):
+        for breakpoint_ in gdb.breakpoints() or ():
+            if breakpoint_.type == gdb.BP_CATCHPOINT and breakpoint_.hit_count:
+                return True
+        return False
+
+    def watch_for_end(self):
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for GDB
+        threading.Thread(target=self.wait_and_end, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def wait_and_end(self):
+        self.tracer.wait_for_end()
+        gdb.post_event(self.disable_breakpoints)
+        time.sleep(SETTLE_SECONDS)
+        gdb.post_event(lambda: self.let_go("asked"))
+
+    def disable_breakpoints(self):
+        for each in self.breakpoints:
+            if each.is_valid():
+                each.enabled = False
+
+    def let_go(self, reason):
+        """Detaches, says so, and ends GDB: nothing comes back from here."""
+        if self.ended:
+            return
+        self.ended = True
+        error = None
+        try:
+            self.disable_breakpoints()
+            if gdb.selected_inferior().pid:
+                begin = time.monotonic_ns()
+                gdb.execute("detach", to_string=True)
+                if self.tracer is not None:
+                    self.tracer.stopped_for(time.monotonic_ns() - begin)
+        except gdb.error as problem:
+            error = str(problem).strip()
+        if self.tracer is not None:
+            self.tracer.finished()
+            if self.collector:
+                self.tracer.wait_for_end()  # until the collector has printed its answer and left
+        self.status.write("ended", reason=reason, error=error, hit_errors=self.failures.count,
+                          first_hit_error=self.failures.first)
+        gdb.execute("quit %d" % (1 if reason == "failed" or error else 0))

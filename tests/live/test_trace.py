@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""whomap trace on the raw_mmap example: the right stack, the right addresses, an unharmed target."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from conftest import (EXAMPLES, WHOMAP, code_of, differences, functions_of, is_running, read_trace, report_of,
+                      run, status_field, wait_until)
+
+LEAK_CHAIN = ["from_kernel", "pool_grow", "pool_take", "handle_request", "main"]
+
+
+@pytest.fixture
+def raw_mmap(targets, tmp_path):
+    log = tmp_path / "target.log"
+    process = targets.start(EXAMPLES / "raw_mmap", 120, log)
+    process.log = log
+    return process
+
+
+def logged(log):
+    """{(what, address, length)} as the target wrote them."""
+    entries = []
+    for line in log.read_text().splitlines():
+        what, address, length = line.split()
+        entries.append((what, int(address, 16), int(length)))
+    return entries
+
+
+def test_names_the_leak_and_leaves_the_code_as_found(raw_mmap, tmp_path):
+    before = code_of(raw_mmap.pid)
+    trace = tmp_path / "out.trace"
+    result = run("trace", "-p", raw_mmap.pid, "-d", 3, "--format", "json", "-o", trace)
+    assert result.returncode == 0, result.stderr
+    assert is_running(raw_mmap.pid)
+    assert differences(before, code_of(raw_mmap.pid)) == []
+
+    report = report_of(result)
+    assert report["format"] == "whomap-report" and report["version"] == 1
+    assert report["target"]["pid"] == raw_mmap.pid
+    assert report["verdict"]["class"] == "leak"
+    growth = report["growth"]
+    assert growth["explained_bytes"] + growth["unexplained_bytes"] == growth["mapped_bytes"] > 1_000_000
+    first = report["stacks"][0]
+    assert first["syscall"] == "mmap"
+    assert first["share"] >= 0.95
+    assert functions_of(first)[:6] == ["syscall", *LEAK_CHAIN] or functions_of(first)[1:6] == LEAK_CHAIN
+    by_function = {frame["function"]: frame for frame in first["frames"]}
+    assert by_function["pool_grow"]["file"].endswith("pool.c") and by_function["pool_grow"]["line"]
+    assert by_function["handle_request"]["file"].endswith("main.c")
+    assert first["truncated"] is None
+
+    # What was captured is what the target says it did.
+    mapped = {(address, length) for what, address, length in logged(raw_mmap.log) if what in ("leak", "map")}
+    unmapped = {(address, length) for what, address, length in logged(raw_mmap.log) if what == "unmap"}
+    records = read_trace(trace)
+    leaks = 0
+    # The library's own calls; stdio and the loader make others.
+    stack_functions = {record["stack"]: [frame.get("function") for frame in record["frames"]]
+                       for record in records if record["type"] == "symbols"}
+    for record in records:
+        if record.get("type") != "event":
+            continue
+        chain = stack_functions[record["stack"]]
+        length = int(record["args"][1], 16)
+        if record["call"] == "mmap" and "handle_request" in chain:
+            assert (int(record["result"], 16), length) in mapped
+            leaks += "pool_grow" in chain
+        if record["call"] == "munmap" and "handle_request" in chain:
+            assert (int(record["args"][0], 16), length) in unmapped
+    assert leaks > 20
+    assert stat.S_IMODE(os.stat(trace).st_mode) == 0o600
+
+
+def test_matches_offline_as_live(raw_mmap, tmp_path):
+    trace = tmp_path / "out.trace"
+    live = run("trace", "-p", raw_mmap.pid, "-d", 1, "--format", "json", "-o", trace)
+    offline = run("match", trace, "--format", "json")
+    assert offline.returncode == live.returncode == 0
+    assert json.loads(offline.stdout) == json.loads(live.stdout)
+    assert json.loads(run("report", trace, "--format", "json").stdout) == json.loads(live.stdout)
+    text = run("match", trace)
+    assert text.returncode == 0 and "pool_grow" in text.stdout
+
+
+def test_code_differs_only_at_planned_sites_while_tracing(raw_mmap, tmp_path):
+    plan = json.loads(run("plan", "-p", raw_mmap.pid, "--format", "json").stdout)
+    planned = set()
+    for site in plan["sites"]:
+        if site["watch"] != "none":
+            planned.add(int(site["return_address"], 16))
+        if site["watch"] == "paired-breakpoints":
+            planned.add(int(site["syscall_address"], 16))
+    before = code_of(raw_mmap.pid)
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", tmp_path / "t"],
+                              stdout=subprocess.DEVNULL)
+    try:
+        changed = wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints in the code")
+        assert set(changed) <= planned
+    finally:
+        tracer.send_signal(signal.SIGINT)
+    assert tracer.wait(60) == 130
+    assert differences(before, code_of(raw_mmap.pid)) == []
+    assert is_running(raw_mmap.pid)
+
+
+def test_interrupt_keeps_and_reports_what_was_captured(raw_mmap, tmp_path):
+    trace = tmp_path / "t"
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "--format", "json", "-o", trace],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
+    tracer.send_signal(signal.SIGINT)
+    out, err = tracer.communicate(timeout=60)
+    assert tracer.returncode == 130, err
+    assert json.loads(out)["trace"]["events"] > 0
+    assert is_running(raw_mmap.pid)
+
+
+def test_ends_by_hits(raw_mmap, tmp_path):
+    result = run("trace", "-p", raw_mmap.pid, "-d", 60, "--max-hits", 50, "--format", "json", "-o", tmp_path / "t")
+    assert result.returncode in (0, 1), result.stderr
+    assert report_of(result)["trace"]["events"] >= 50
+    assert read_trace(tmp_path / "t")[-1]["reason"] == "hits"
+
+
+def test_pid_alone_means_trace_and_the_file_gets_a_name(raw_mmap, tmp_path):
+    result = run("-p", raw_mmap.pid, "-d", 1, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    names = [path.name for path in tmp_path.glob("whomap-*.trace")]
+    assert len(names) == 1 and names[0].startswith(f"whomap-raw_mmap-{raw_mmap.pid}-")
+    assert names[0] in result.stderr
+
+
+def test_saved_plan_works_on_another_process(raw_mmap, targets, tmp_path):
+    plan = tmp_path / "plan.json"
+    assert run("plan", "-p", raw_mmap.pid, "--format", "json", "-o", plan).returncode == 0
+    other = targets.start(EXAMPLES / "raw_mmap", 60)
+    result = run("trace", "-p", other.pid, "-d", 2, "--plan", plan, "--format", "json", "-o", tmp_path / "t")
+    assert result.returncode == 0, result.stderr
+    assert report_of(result)["stacks"][0]["share"] >= 0.95
+
+
+@pytest.mark.parametrize("flags", [("-batch",), ()], ids=["batch", "plain"])
+def test_script_for_gdb(raw_mmap, tmp_path, flags):
+    script, trace = tmp_path / "x.gdb", tmp_path / "x.trace"
+    before = code_of(raw_mmap.pid)
+    written = run("script", "-p", raw_mmap.pid, "-o", script, "-d", 2, "--trace", trace)
+    assert written.returncode == 0, written.stderr
+    done = subprocess.run(["gdb", "-nx", *flags, "-x", str(script)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=60)
+    answer = run("match", trace, "--format", "json")
+    assert answer.returncode == 0, done.stdout + done.stderr + answer.stderr
+    assert json.loads(answer.stdout)["stacks"][0]["share"] >= 0.95
+    assert is_running(raw_mmap.pid)
+    assert differences(before, code_of(raw_mmap.pid)) == []
+
+
+def test_killed_gdb_leaves_a_running_target_with_its_code(raw_mmap, tmp_path):
+    """Ordinary breakpoints: when GDB dies, whomap puts the code back at once. (A hit in between would
+    still end the target; this target pauses 30 ms between its requests.)"""
+    before = code_of(raw_mmap.pid)
+    trace = tmp_path / "t"
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-o", trace, "--syscalls", "mremap"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints")
+    os.kill(int(status_field(raw_mmap.pid, "TracerPid")), signal.SIGKILL)
+    out, err = tracer.communicate(timeout=60)
+    assert "put back" in err
+    wait_until(lambda: is_running(raw_mmap.pid), "the target to run on")
+    assert differences(before, code_of(raw_mmap.pid)) == []
+    assert read_trace(trace)[-1]["reason"] == "engine-died"
+
+
+def test_killed_whomap_makes_gdb_let_go(raw_mmap, tmp_path):
+    before = code_of(raw_mmap.pid)
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", tmp_path / "t"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints")
+    tracer.kill()
+    tracer.wait()
+    wait_until(lambda: is_running(raw_mmap.pid), "GDB to detach")
+    assert differences(before, code_of(raw_mmap.pid)) == []
+    cut = run("match", tmp_path / "t")
+    assert cut.returncode in (0, 1) and "cut" in cut.stdout + cut.stderr
