@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct PlanOptions {
 /// Decodes what the target executes (its memory where pages are private, else the file) and finds
 /// the sites. Does not stop the target. Errors: unsupported_target (not x86-64), those of reading /proc.
 Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const PlanOptions& options);
+
+/// The plan of an ELF file on disk, x86-64 or AArch64, at its link-time addresses. `options.watched` are
+/// x86-64 numbers here too and are translated. Errors: unsupported_target.
+Result<Plan> make_plan(std::shared_ptr<const Image> image, const PlanOptions& options);
 
 /// The same plan for another process: addresses recomputed from the offsets for `modules`, every site's
 /// code compared with the target's memory. plan_mismatch names the first module or site that differs.

@@ -39,8 +39,8 @@ struct Site {
   std::uint64_t symbol_offset = 0;   ///< of the syscall instruction (or call) in that function
 
   /// Run-time addresses. For a caller-constant site: of the function that calls the dispatcher, of the call
-  /// instruction, and of the instruction after the call.
-  std::uint64_t entry = 0;     ///< 0 when the function's start is unknown
+  /// instruction, and of the instruction after the call (0 for a tail jump, which does not come back there).
+  std::uint64_t entry = 0;     ///< 0 when the function's start is unknown, and then entry_offset is 0 too
   std::uint64_t syscall_address = 0;
   std::uint64_t return_address = 0;
   /// The same as link-time addresses (run-time address - load bias), which do not change between processes.
@@ -51,6 +51,8 @@ struct Site {
   NumberKind kind = NumberKind::variable;
   std::optional<std::int64_t> number;    ///< for constant and caller-constant
   std::vector<std::int64_t> numbers;     ///< the watched numbers that may pass: one, or many for variable
+  std::vector<std::int64_t> other_numbers;  ///< numbers that are not watched and are known to pass here too
+  bool any_number = false;               ///< any other number may pass: it is only known at run time
   std::optional<NumberProof> proof;
   std::string dispatcher;                ///< caller-constant: the function called, e.g. "syscall"
 
@@ -64,7 +66,8 @@ struct Site {
 };
 
 struct Plan {
-  TargetIdentity target;
+  TargetIdentity target;                 ///< all empty for the plan of a file on disk
+  std::string machine = "x86_64";        ///< or "aarch64"; decides what the numbers mean
   std::uint64_t page_size = 4096;        ///< bytes
   std::vector<std::int64_t> watched;     ///< system call numbers the plan is for
   std::vector<Site> sites;
@@ -72,6 +75,7 @@ struct Plan {
 };
 
 nlohmann::ordered_json to_json(const Plan& plan);
+/// Errors: input_kind (another format or version), input_damaged naming the field that is missing or wrong.
 Result<Plan> plan_from_json(const nlohmann::json& json);
 /// Errors: input_unreadable, input_damaged (not JSON), input_kind (JSON of another kind or version).
 Result<Plan> load_plan(const std::string& path);

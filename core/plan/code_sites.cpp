@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/code_sites.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/plan/number_flow.h"
+#include "core/plan/references.h"
+
+namespace whomap {
+namespace {
+
+/// Share of starting places in front of an instruction from which decoding must arrive at it, where no
+/// function boundary vouches for it. Measured on libc, libLLVM and node: see tests/unit/plan_scan_test.cpp.
+constexpr double convincing_convergence = 0.6;
+
+struct FunctionHits {
+  CodeBounds bounds;
+  std::vector<std::uint64_t> addresses;
+};
+
+/// The interiors of these functions: a jump to an entry is a call, one to any other place is a path that the
+/// function itself does not show (GCC moves unlikely parts to .text.unlikely, from where they jump back).
+std::vector<AddressRange> interiors(const std::map<std::uint64_t, FunctionHits>& functions) {
+  std::vector<AddressRange> ranges;
+  for (const auto& [start, function] : functions) {
+    AddressRange inside{start + 1, function.bounds.range.end};
+    if (!ranges.empty()) inside.start = std::max(inside.start, ranges.back().end);
+    if (inside.start < inside.end) ranges.push_back(inside);
+  }
+  return ranges;
+}
+
+}  // namespace
+
+CodeSites find_code_sites(const ModuleCode& module) {
+  CodeSites result;
+  std::map<std::uint64_t, FunctionHits> functions;
+  for (const std::uint64_t address : find_system_call_bytes(module.view(), module.set())) {
+    const auto bounds = module.bounds(address);
+    if (!bounds || !module.is_instruction(address)) {
+      ++result.rejected;
+      continue;
+    }
+    FunctionHits& function = functions[bounds->range.start];
+    function.bounds = *bounds;
+    function.addresses.push_back(address);
+  }
+  if (functions.empty()) return result;
+
+  std::map<std::uint64_t, std::vector<std::uint64_t>> entered;  // by function start
+  for (const Reference& each : find_references(module, interiors(functions), {})) {
+    if (each.kind != Reference::Kind::jump && each.kind != Reference::Kind::branch) continue;
+    const auto function = std::prev(functions.upper_bound(each.target));
+    if (!function->second.bounds.range.contains(each.address)) entered[function->first].push_back(each.target);
+  }
+
+  for (const auto& [start, function] : functions) {
+    const FunctionCode& code = module.code(function.bounds);
+    const NumberFlow flow(code, module.set(), entered[start]);
+    for (const std::uint64_t address : function.addresses) {
+      const std::ptrdiff_t index = code.index_of(address);
+      if (index < 0 || code.instructions[static_cast<std::size_t>(index)].flow != Flow::system_call) {
+        ++result.rejected;
+        continue;
+      }
+      CodeSite site;
+      site.address = address;
+      site.next = code.instructions[static_cast<std::size_t>(index)].next();
+      site.bounds = function.bounds;
+      site.number = flow.before(address).registers[module.set().number_register];
+      site.entry_jump = code.entry_jump;
+      site.patched = !code.patched.empty();
+      if (module.functions() == nullptr)
+        site.doubtful = convergence(module.view(), module.set(), address) < convincing_convergence;
+      result.sites.push_back(std::move(site));
+    }
+  }
+  std::sort(result.sites.begin(), result.sites.end(),
+            [](const CodeSite& a, const CodeSite& b) { return a.address < b.address; });
+  return result;
+}
+
+}  // namespace whomap

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/module_code.h"
+
+#include <algorithm>
+#include <array>
+
+namespace whomap {
+namespace {
+
+/// Without any boundary, decoding starts this far before an address: enough for x86 decoding to fall into step,
+/// little enough to be fast in areas of many MiB.
+constexpr std::uint64_t sweep_before = 1024;
+constexpr std::uint64_t sweep_after = 256;
+
+}  // namespace
+
+ModuleCode::ModuleCode(CodeView view, std::shared_ptr<const FunctionTable> functions, const InstructionSet& set,
+                       std::uint64_t bias, std::string path, std::string build_id)
+    : view_(std::move(view)),
+      functions_(std::move(functions)),
+      set_(set),
+      bias_(bias),
+      path_(std::move(path)),
+      build_id_(std::move(build_id)) {}
+
+std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
+  const auto area = view_.area(address);
+  if (!area) return std::nullopt;
+  if (functions_ != nullptr) {
+    const std::uint64_t vaddr = address - bias_;
+    if (const auto function = functions_->lookup(vaddr))
+      return CodeBounds{{function->start + bias_, function->end + bias_}, std::string(function->name), true};
+    const auto gap = functions_->gap_around(vaddr);
+    if (!gap) return std::nullopt;
+    CodeBounds bounds{{gap->start + bias_, gap->end + bias_}, {}, false};
+    bounds.range.start = std::max(bounds.range.start, area->start);
+    bounds.range.end = std::min(bounds.range.end, area->end);
+    return bounds;
+  }
+  const std::uint64_t start = address - area->start > sweep_before ? address - sweep_before : area->start;
+  const std::uint64_t end = area->end - address > sweep_after ? address + sweep_after : area->end;
+  return CodeBounds{{start, end}, {}, false};
+}
+
+const FunctionCode& ModuleCode::code(const CodeBounds& bounds) const {
+  const auto found = decoded_.find(bounds.range.start);
+  if (found != decoded_.end() && found->second.range == bounds.range) return found->second;
+  return decoded_.insert_or_assign(bounds.range.start, decode_function(view_, set_, bounds.range, bounds.entry_known))
+      .first->second;
+}
+
+bool ModuleCode::is_instruction(std::uint64_t address) const {
+  const auto around = bounds(address);
+  if (!around) return false;
+  // Only a changed function needs the full decoding, which knows the file's boundaries behind a patch.
+  if (view_.has_changed_pages(around->range)) return code(*around).index_of(address) >= 0;
+  return decodes_to(view_, set_, around->range.start, address);
+}
+
+std::string ModuleCode::text(std::uint64_t address) const {
+  std::array<std::uint8_t, 16> bytes{};
+  const std::size_t got = view_.read(address, bytes);
+  return set_.text(std::span(bytes).first(got), address);
+}
+
+}  // namespace whomap

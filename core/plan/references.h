@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instructions of a module jump to, call, or go through given addresses?
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/module_code.h"
+
+namespace whomap {
+
+struct Reference {
+  enum class Kind : std::uint8_t { call, jump, branch, call_through, jump_through };
+  std::uint64_t address = 0;  ///< of the instruction
+  std::uint64_t target = 0;   ///< where it goes, or the slot it goes through
+  Kind kind = Kind::call;
+};
+
+/// Direct calls, jumps and 32-bit branches into `targets` (ascending, disjoint), and calls and jumps through
+/// pointers in `slots` (ascending addresses). Found by their bytes and then decoded, so that the cost is a
+/// pass over the code.
+std::vector<Reference> find_references(const ModuleCode& module, const std::vector<AddressRange>& targets,
+                                       const std::vector<std::uint64_t>& slots);
+
+/// The places of system call instructions' bytes, which may lie inside other instructions.
+std::vector<std::uint64_t> find_system_call_bytes(const CodeView& view, const InstructionSet& set);
+
+}  // namespace whomap
