@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <string>
 
 #include <dwarf.h>
 #include <gelf.h>
@@ -87,8 +88,13 @@ class Cursor {
   bool good_ = true;
 };
 
-/// The encoding of FDE addresses that the CIE at `position` (its length field) declares.
-std::optional<std::uint8_t> fde_encoding(Bytes bytes, std::size_t position) {
+struct Cie {
+  std::uint8_t fde_encoding = DW_EH_PE_absptr;
+  bool signal_frame = false;
+};
+
+/// The CIE at `position` (its length field).
+std::optional<Cie> read_cie(Bytes bytes, std::size_t position) {
   Cursor cie(bytes, position);
   if (cie.take<std::uint32_t>() == 0xFFFFFFFFU) cie.skip(8);
   if (cie.take<std::uint32_t>() != 0) return std::nullopt;
@@ -96,27 +102,29 @@ std::optional<std::uint8_t> fde_encoding(Bytes bytes, std::size_t position) {
   std::string augmentation;
   for (char letter = cie.take<char>(); letter != 0 && cie.good(); letter = cie.take<char>())
     augmentation += letter;
-  if (augmentation.empty()) return static_cast<std::uint8_t>(DW_EH_PE_absptr);
+  if (augmentation.empty()) return Cie{};
   if (augmentation.front() != 'z') return std::nullopt;
   cie.take_uleb128();  // code alignment
   cie.take_uleb128();  // data alignment: signed, of the same length
   if (version == 1) cie.take<std::uint8_t>();
   else cie.take_uleb128();  // return address register
   cie.take_uleb128();       // length of the augmentation data
+  Cie result;
+  result.signal_frame = augmentation.find('S') != std::string::npos;
   for (const char letter : augmentation) {
-    if (letter == 'R') return cie.good() ? std::optional(cie.take<std::uint8_t>()) : std::nullopt;
+    if (letter == 'R') result.fde_encoding = cie.take<std::uint8_t>();
     if (letter == 'L') cie.take<std::uint8_t>();
     if (letter == 'P') cie.take_pointer(cie.take<std::uint8_t>());
   }
-  return static_cast<std::uint8_t>(DW_EH_PE_absptr);
+  return cie.good() ? std::optional(result) : std::nullopt;
 }
 
 /// `stop_at_zero`: the end is only known by its terminator. In a section a zero length may stand in the
 /// middle, where the linker put entries behind crtend.o's terminator.
-std::vector<FrameRange> walk(Bytes bytes, bool stop_at_zero) {
+std::vector<FrameRange> walk(Bytes bytes, bool stop_at_zero, bool is_x86) {
   std::vector<FrameRange> ranges;
   std::size_t known_cie = ~std::size_t{0};
-  std::optional<std::uint8_t> encoding;
+  std::optional<Cie> cie;
   for (std::size_t position = 0; position + 4 <= bytes.data.size();) {
     Cursor entry(bytes, position);
     std::uint64_t length = entry.take<std::uint32_t>();
@@ -131,14 +139,19 @@ std::vector<FrameRange> walk(Bytes bytes, bool stop_at_zero) {
     position = body + length;
     const auto cie_pointer = entry.take<std::uint32_t>();
     if (cie_pointer == 0 || cie_pointer > body) continue;  // a CIE, or nonsense
-    const std::size_t cie = body - cie_pointer;
-    if (cie != known_cie) {
-      encoding = fde_encoding(bytes, cie);
-      known_cie = cie;
+    if (body - cie_pointer != known_cie) {
+      known_cie = body - cie_pointer;
+      cie = read_cie(bytes, known_cie);
     }
-    if (!encoding) continue;
-    const auto start = entry.take_pointer(*encoding);
-    const auto size = entry.take_pointer(*encoding & 0x0FU);
+    if (!cie) continue;
+    auto start = entry.take_pointer(cie->fde_encoding);
+    auto size = entry.take_pointer(cie->fde_encoding & 0x0FU);
+    // glibc's __restore_rt: its FDE starts one byte early, inside the padding, because unwinders look up
+    // return address - 1 (glibc, sysdeps/unix/sysv/linux/x86_64/libc_sigaction.c).
+    if (cie->signal_frame && is_x86 && start && size && *size > 1) {
+      ++*start;
+      --*size;
+    }
     // Start 0: the function was dropped by the linker (--gc-sections leaves such entries behind).
     if (start && size && *start != 0 && *size != 0 && *start + *size > *start)
       ranges.push_back({*start, *start + *size});
@@ -197,8 +210,8 @@ std::optional<Bytes> segment_bytes(const Image& image) {
 
 std::vector<FrameRange> read_frame_ranges(const Image& image) {
   if (!image.is_64bit()) return {};
-  if (const auto section = section_bytes(image)) return walk(*section, false);
-  if (const auto segment = segment_bytes(image)) return walk(*segment, true);
+  if (const auto section = section_bytes(image)) return walk(*section, false, image.machine() == EM_X86_64);
+  if (const auto segment = segment_bytes(image)) return walk(*segment, true, image.machine() == EM_X86_64);
   return {};
 }
 

@@ -140,6 +140,10 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
     return into;
   const Instruction plain{.address = address, .length = 4};
   into = plain;
+  if (word == 0xD503201FU) {  // NOP
+    into.padding = true;
+    return into;
+  }
   // Loads, stores and data processing name what they write in bits 0-4; pairs also in 10-14, and writing back
   // the base in 5-9. That some of these only read them costs nothing but knowledge.
   into.clobbered = bit(bits(word, 0, 5));

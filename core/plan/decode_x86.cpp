@@ -245,6 +245,10 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
     into.effect = Effect::other;
     return into;
   }
+  if (info.mnemonic == ZYDIS_MNEMONIC_NOP) {
+    into.padding = true;
+    return into;
+  }
   note_writes(into, info, operands.data());
   set_effect(into, info, first, second);
   return into;

@@ -55,6 +55,7 @@ struct Instruction {
   Effect effect = Effect::other;
   std::uint8_t width = 8;       ///< bytes moved
   bool sign_extended = false;
+  bool padding = false;         ///< does nothing: nop of any length
   std::uint8_t shift = 0;
   RegisterNumber destination = no_register;
   RegisterNumber source = no_register;

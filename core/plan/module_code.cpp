@@ -12,6 +12,10 @@ namespace {
 constexpr std::uint64_t sweep_before = 1024;
 constexpr std::uint64_t sweep_after = 256;
 
+bool runs_on(const Instruction& last) {
+  return last.flow != Flow::jump && last.flow != Flow::indirect_jump && last.flow != Flow::end && last.flow != Flow::call;
+}
+
 }  // namespace
 
 ModuleCode::ModuleCode(CodeView view, std::shared_ptr<const FunctionTable> functions, const InstructionSet& set,
@@ -35,6 +39,14 @@ std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
     CodeBounds bounds{{gap->start + bias_, gap->end + bias_}, {}, false};
     bounds.range.start = std::max(bounds.range.start, area->start);
     bounds.range.end = std::min(bounds.range.end, area->end);
+    // Unwind information may end inside a function (glibc's clone3 ends it before its syscall): code that the
+    // function before runs into belongs to it.
+    if (const auto before = gap->start == 0 ? std::nullopt : functions_->lookup(gap->start - 1);
+        before && before->end == gap->start && view_.area(before->start + bias_) == area) {
+      const FunctionCode& head = code({{before->start + bias_, before->end + bias_}, {}, true});
+      if (!head.instructions.empty() && head.instructions.back().next() == bounds.range.start && runs_on(head.instructions.back()))
+        return CodeBounds{{head.range.start, bounds.range.end}, {}, true};
+    }
     return bounds;
   }
   const std::uint64_t start = address - area->start > sweep_before ? address - sweep_before : area->start;
@@ -43,10 +55,10 @@ std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
 }
 
 const FunctionCode& ModuleCode::code(const CodeBounds& bounds) const {
-  const auto found = decoded_.find(bounds.range.start);
-  if (found != decoded_.end() && found->second.range == bounds.range) return found->second;
-  return decoded_.insert_or_assign(bounds.range.start, decode_function(view_, set_, bounds.range, bounds.entry_known))
-      .first->second;
+  const std::pair key(bounds.range.start, bounds.range.end);
+  const auto found = decoded_.find(key);
+  if (found != decoded_.end()) return found->second;
+  return decoded_.emplace(key, decode_function(view_, set_, bounds.range, bounds.entry_known)).first->second;
 }
 
 bool ModuleCode::is_instruction(std::uint64_t address) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/elf/functions.h"
@@ -57,7 +58,7 @@ class ModuleCode {
   std::uint64_t bias_;
   std::string path_;
   std::string build_id_;
-  mutable std::map<std::uint64_t, FunctionCode> decoded_;
+  mutable std::map<std::pair<std::uint64_t, std::uint64_t>, FunctionCode> decoded_;  ///< by start and end
 };
 
 }  // namespace whomap

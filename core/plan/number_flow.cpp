@@ -35,6 +35,10 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
   for (std::size_t i = 1; i < all.size(); ++i) {
     const bool follows = all[i - 1].next() == all[i].address && !ends_block(all[i - 1].flow);
     if (follows) continue;
+    // Padding before a place that is reached otherwise is never run.
+    std::size_t behind = i;
+    while (behind < all.size() && all[behind].padding) ++behind;
+    if (const auto target = leaders_.find(behind); behind != i && target != leaders_.end() && target->second.reached) continue;
     const auto [leader, added] = leaders_.try_emplace(i);
     if (leader->second.reached) continue;
     leader->second = unknown_state();
