@@ -17,9 +17,15 @@
 
 namespace whomap {
 
+/// A VMA with what smaps says of it, in bytes; nullopt when smaps was not read or has no such field.
 struct Region {
   Vma vma;
-  std::optional<std::uint64_t> rss;  ///< bytes resident (smaps Rss); nullopt when smaps was not read
+  std::optional<std::uint64_t> rss;
+  std::optional<std::uint64_t> anonymous;        ///< resident pages that belong to no file
+  std::optional<std::uint64_t> swap;
+  std::optional<std::uint64_t> lazy_free;        ///< MADV_FREE: counted in rss, free for the taking
+  std::optional<std::uint64_t> anon_huge_pages;
+  std::string vm_flags;                          ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
 };
 
 struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
@@ -27,20 +33,35 @@ struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
 };
 
 struct Snapshot {
-  std::uint64_t time_ns = 0;  ///< CLOCK_MONOTONIC, when reading began
-  std::vector<Region> regions;
+  std::uint64_t time_ns = 0;      ///< CLOCK_MONOTONIC, when reading began
+  std::uint64_t duration_ns = 0;  ///< how long reading took
+  std::vector<Region> regions;    ///< ascending, disjoint
   MemoryTotals totals;
+  std::optional<std::uint64_t> threads;
+  std::string without_smaps;      ///< why smaps was not read; empty when it was
+  std::uint64_t overlaps = 0;     ///< regions that changed while they were read, and came twice
   std::vector<std::string> unparsed;
 };
 
-/// Reads status and smaps (maps where smaps is refused). Costs the target its mmap lock while the kernel
-/// walks its page tables.
+/// Above this many mappings smaps is not read: it walks the page tables under the target's mmap lock.
+inline constexpr std::size_t smaps_mapping_limit = 20000;
+
+/// Reads status, then smaps (maps where smaps is refused or there are too many mappings). Costs the target
+/// its mmap lock while the kernel walks its page tables.
 Result<Snapshot> take_snapshot(const Target& target);
 
+/// From the saved text of /proc/PID/maps or /proc/PID/smaps; time_ns and totals stay unknown.
+Snapshot snapshot_from_text(std::string_view text);
+
 nlohmann::ordered_json to_json(const Snapshot& snapshot);
+/// Errors: input_damaged, naming what is missing. Never throws.
 Result<Snapshot> snapshot_from_json(const nlohmann::json& json);
 
 /// Addresses mapped in `after` and not in `before`, ascending, without touching neighbours.
 std::vector<AddressRange> newly_mapped(const Snapshot& before, const Snapshot& after);
+/// Addresses mapped in `before` and not in `after`, in the same form.
+std::vector<AddressRange> no_longer_mapped(const Snapshot& before, const Snapshot& after);
+/// All mapped addresses, in the same form.
+std::vector<AddressRange> mapped_addresses(const Snapshot& snapshot);
 
 }  // namespace whomap

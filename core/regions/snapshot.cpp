@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/regions/snapshot.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "core/base/files.h"
+#include "core/regions/range_set.h"
+#include "core/regions/smaps.h"
+
+namespace whomap {
+namespace {
+
+std::uint64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+Region region_of(SmapsEntry entry) {
+  Region region;
+  region.rss = entry.get(SmapsField::rss);
+  region.anonymous = entry.get(SmapsField::anonymous);
+  region.swap = entry.get(SmapsField::swap);
+  region.lazy_free = entry.get(SmapsField::lazy_free);
+  region.anon_huge_pages = entry.get(SmapsField::anon_huge_pages);
+  region.vm_flags = std::move(entry.vm_flags);
+  region.vma = std::move(entry.vma);
+  return region;
+}
+
+/// The kernel hands the file out in pieces and drops the lock between them. A VMA that merged with one
+/// already printed is printed again, whole: the later line is the truth, the earlier one is shortened to
+/// what the later one leaves of it, and what was resident there is then no longer known.
+void add_region(Snapshot& snapshot, Region region) {
+  std::vector<Region>& regions = snapshot.regions;
+  while (!regions.empty() && regions.back().vma.end > region.vma.start) {
+    ++snapshot.overlaps;
+    if (regions.back().vma.start >= region.vma.start) {
+      regions.pop_back();
+      continue;
+    }
+    Region& before = regions.back();
+    before.vma.end = region.vma.start;
+    before.rss = before.anonymous = before.swap = before.lazy_free = before.anon_huge_pages = std::nullopt;
+  }
+  regions.push_back(std::move(region));
+}
+
+void add_text(Snapshot& snapshot, std::string_view text) {
+  SmapsList list = parse_smaps(text);
+  snapshot.regions.reserve(list.entries.size());
+  for (SmapsEntry& entry : list.entries) add_region(snapshot, region_of(std::move(entry)));
+  snapshot.unparsed = std::move(list.unparsed);
+}
+
+}  // namespace
+
+Snapshot snapshot_from_text(std::string_view text) {
+  Snapshot snapshot;
+  add_text(snapshot, text);
+  const bool any_rss = std::any_of(snapshot.regions.begin(), snapshot.regions.end(),
+                                   [](const Region& region) { return region.rss.has_value(); });
+  if (!any_rss) snapshot.without_smaps = "the text is that of maps, which has no resident sizes";
+  return snapshot;
+}
+
+Result<Snapshot> take_snapshot(const Target& target) {
+  Snapshot snapshot;
+  snapshot.time_ns = now_ns();
+  const auto status = read_status(target.pid());
+  if (!status) return tl::make_unexpected(status.error());
+  snapshot.totals = {status->rss_anon, status->rss_file, status->rss_shmem, status->vm_swap, status->vm_pte};
+  snapshot.threads = status->threads;
+
+  auto maps = read_file(fmt::format("/proc/{}/maps", target.pid()));
+  if (!maps) return tl::make_unexpected(maps.error());
+  const auto mappings = static_cast<std::size_t>(std::count(maps->begin(), maps->end(), '\n'));
+  if (mappings > smaps_mapping_limit) {
+    snapshot.without_smaps = fmt::format("the process has {} mappings, and smaps is read up to {}", mappings,
+                                         smaps_mapping_limit);
+  } else if (auto smaps = read_file(fmt::format("/proc/{}/smaps", target.pid()))) {
+    maps = std::move(smaps);
+  } else {
+    snapshot.without_smaps = to_line(smaps.error());
+  }
+  add_text(snapshot, *maps);
+  snapshot.duration_ns = now_ns() - snapshot.time_ns;
+
+  // A process that ended meanwhile reads as one without mappings.
+  if (snapshot.regions.empty()) {
+    if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
+  }
+  return snapshot;
+}
+
+std::vector<AddressRange> mapped_addresses(const Snapshot& snapshot) {
+  std::vector<AddressRange> ranges;
+  ranges.reserve(snapshot.regions.size());
+  for (const Region& region : snapshot.regions) ranges.push_back(region.vma.range());
+  return make_range_set(std::move(ranges));
+}
+
+std::vector<AddressRange> newly_mapped(const Snapshot& before, const Snapshot& after) {
+  return subtract(mapped_addresses(after), mapped_addresses(before));
+}
+
+std::vector<AddressRange> no_longer_mapped(const Snapshot& before, const Snapshot& after) {
+  return subtract(mapped_addresses(before), mapped_addresses(after));
+}
+
+}  // namespace whomap

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Snapshots in trace and watch files; core/README.md documents the fields.
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "core/regions/snapshot.h"
+#include "core/base/json_fields.h"
+
+namespace whomap {
+namespace {
+
+std::string permissions(const Vma& vma) {
+  return {vma.readable ? 'r' : '-', vma.writable ? 'w' : '-', vma.executable ? 'x' : '-', vma.shared ? 's' : 'p'};
+}
+
+bool read_permissions(std::string_view text, Vma& vma) {
+  if (text.size() != 4) return false;
+  vma.readable = text[0] == 'r';
+  vma.writable = text[1] == 'w';
+  vma.executable = text[2] == 'x';
+  vma.shared = text[3] == 's';
+  return true;
+}
+
+void put(nlohmann::ordered_json& json, const char* name, const std::optional<std::uint64_t>& value) {
+  if (value) json[name] = *value;
+}
+
+nlohmann::ordered_json region_to_json(const Region& region) {
+  const Vma& vma = region.vma;
+  nlohmann::ordered_json json{{"start", hex_string(vma.start)}, {"end", hex_string(vma.end)},
+                              {"perms", permissions(vma)}};
+  if (vma.inode != 0) {
+    json["offset"] = hex_string(vma.offset);
+    json["device"] = fmt::format("{:x}:{:x}", vma.device_major, vma.device_minor);
+    json["inode"] = vma.inode;
+  }
+  if (!vma.name.empty()) {
+    const std::string name = json_text(vma.name);
+    json["name"] = name;
+    // A path is any bytes; where JSON cannot hold them, the exact ones follow.
+    if (name != vma.name) {
+      std::string hex;
+      for (const char c : vma.name) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+      json["name_hex"] = hex;
+    }
+  }
+  put(json, "rss", region.rss);
+  put(json, "anonymous", region.anonymous);
+  put(json, "swap", region.swap);
+  put(json, "lazy_free", region.lazy_free);
+  put(json, "anon_huge_pages", region.anon_huge_pages);
+  if (!region.vm_flags.empty()) json["vm_flags"] = json_text(region.vm_flags);
+  return json;
+}
+
+std::optional<std::string> bytes_of_hex(std::string_view hex) {
+  if (hex.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    unsigned value = 0;
+    const auto [rest, problem] = std::from_chars(hex.data() + i, hex.data() + i + 2, value, 16);
+    if (problem != std::errc{} || rest != hex.data() + i + 2) return std::nullopt;
+    bytes += static_cast<char>(value);
+  }
+  return bytes;
+}
+
+bool read_device(std::string_view text, Vma& vma) {
+  const char* const end = text.data() + text.size();
+  const auto [colon, problem] = std::from_chars(text.data(), end, vma.device_major, 16);
+  if (problem != std::errc{} || colon == end || *colon != ':') return false;
+  const auto [rest, problem2] = std::from_chars(colon + 1, end, vma.device_minor, 16);
+  return problem2 == std::errc{} && rest == end;
+}
+
+std::optional<Region> region_from_json(const nlohmann::json& json) {
+  Region region;
+  Vma& vma = region.vma;
+  const auto start = json_hex(json, "start");
+  const auto end = json_hex(json, "end");
+  const auto perms = json_string(json, "perms");
+  if (!start || !end || *start >= *end || !perms || !read_permissions(*perms, vma)) return std::nullopt;
+  vma.start = *start;
+  vma.end = *end;
+  vma.offset = json_hex(json, "offset").value_or(0);
+  if (const auto device = json_string(json, "device"); device && !read_device(*device, vma)) return std::nullopt;
+  vma.inode = json_unsigned(json, "inode").value_or(0);
+  vma.name = json_string(json, "name").value_or("");
+  if (const auto hex = json_string(json, "name_hex")) {
+    const auto bytes = bytes_of_hex(*hex);
+    if (!bytes) return std::nullopt;
+    vma.name = *bytes;
+  }
+  region.rss = json_unsigned(json, "rss");
+  region.anonymous = json_unsigned(json, "anonymous");
+  region.swap = json_unsigned(json, "swap");
+  region.lazy_free = json_unsigned(json, "lazy_free");
+  region.anon_huge_pages = json_unsigned(json, "anon_huge_pages");
+  region.vm_flags = json_string(json, "vm_flags").value_or("");
+  return region;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const Snapshot& snapshot) {
+  nlohmann::ordered_json json{{"time_ns", snapshot.time_ns}, {"duration_ns", snapshot.duration_ns}};
+  const MemoryTotals& totals = snapshot.totals;
+  json["totals"] = {{"rss_anon", optional_json(totals.rss_anon)},   {"rss_file", optional_json(totals.rss_file)},
+                    {"rss_shmem", optional_json(totals.rss_shmem)}, {"swap", optional_json(totals.swap)},
+                    {"page_tables", optional_json(totals.page_tables)}};
+  json["threads"] = optional_json(snapshot.threads);
+  if (!snapshot.without_smaps.empty()) json["without_smaps"] = json_text(snapshot.without_smaps);
+  if (snapshot.overlaps != 0) json["overlaps"] = snapshot.overlaps;
+  if (!snapshot.unparsed.empty()) {
+    json["unparsed"] = nlohmann::ordered_json::array();
+    for (const std::string& line : snapshot.unparsed) json["unparsed"].push_back(json_text(line));
+  }
+  json["regions"] = nlohmann::ordered_json::array();
+  for (const Region& region : snapshot.regions) json["regions"].push_back(region_to_json(region));
+  return json;
+}
+
+Result<Snapshot> snapshot_from_json(const nlohmann::json& json) {
+  Snapshot snapshot;
+  const auto time = json_unsigned(json, "time_ns");
+  const nlohmann::json* const regions = json_member(json, "regions");
+  if (!time || regions == nullptr || !regions->is_array())
+    return fail(ErrorCode::input_damaged, "a snapshot has no time or no regions");
+  snapshot.time_ns = *time;
+  snapshot.duration_ns = json_unsigned(json, "duration_ns").value_or(0);
+  if (const nlohmann::json* const totals = json_member(json, "totals")) {
+    snapshot.totals = {json_unsigned(*totals, "rss_anon"), json_unsigned(*totals, "rss_file"),
+                       json_unsigned(*totals, "rss_shmem"), json_unsigned(*totals, "swap"),
+                       json_unsigned(*totals, "page_tables")};
+  }
+  snapshot.threads = json_unsigned(json, "threads");
+  snapshot.without_smaps = json_string(json, "without_smaps").value_or("");
+  snapshot.overlaps = json_unsigned(json, "overlaps").value_or(0);
+  if (const nlohmann::json* const unparsed = json_member(json, "unparsed"); unparsed && unparsed->is_array())
+    for (const nlohmann::json& line : *unparsed)
+      if (line.is_string()) snapshot.unparsed.push_back(line.get<std::string>());
+  for (const nlohmann::json& each : *regions) {
+    auto region = region_from_json(each);
+    if (!region) return fail(ErrorCode::input_damaged, "a snapshot has a region that is not one");
+    if (!snapshot.regions.empty() && snapshot.regions.back().vma.end > region->vma.start)
+      return fail(ErrorCode::input_damaged, "a snapshot has regions that overlap or are out of order");
+    snapshot.regions.push_back(std::move(*region));
+  }
+  return snapshot;
+}
+
+}  // namespace whomap
