@@ -2,6 +2,9 @@
 // Writes a trace file record by record, so that a killed writer leaves everything up to its last line.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "core/base/files.h"
 #include "core/trace/records.h"
 
@@ -23,10 +26,16 @@ class TraceWriter {
   Result<void> end(const TraceEnd& end);
   Result<void> flush();
 
+  /// Copies a line of another trace as it stands, without its newline (see TraceVisitor::line).
+  Result<void> copy_line(std::string_view line);
+
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+
  private:
   explicit TraceWriter(OutputFile file) : file_(std::move(file)) {}
   Result<void> line(const nlohmann::ordered_json& record);
   OutputFile file_;
+  std::string event_line_;  ///< reused, so that an event costs no allocation
 };
 
 }  // namespace whomap
