@@ -2,17 +2,23 @@
 // Growth to stacks: the answer, as data. core/report gives it a shape.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/match/culprit.h"
 #include "core/trace/reader.h"
 #include "core/trace/records.h"
 
 namespace whomap {
 
+/// The time between the snapshots in ten equal parts: when the memory that stayed was mapped.
+using GrowthByTime = std::array<std::uint64_t, 10>;
+
+/// One row: a stack and the system call made there.
 struct StackAnswer {
   Stack stack;
   std::int64_t syscall = 0;
@@ -23,44 +29,75 @@ struct StackAnswer {
   double share = 0;                  ///< growth_bytes / growth.mapped_bytes
   std::uint64_t count = 0;           ///< successful calls
   std::uint64_t failed = 0;
+  std::uint64_t mapped_bytes = 0;    ///< by all its calls, whatever became of them
+  std::uint64_t unmapped_bytes = 0;  ///< by its munmap calls
+  std::uint64_t live_calls = 0;      ///< live intervals that lie in newly mapped addresses
   double bytes_per_minute = 0;       ///< growth_bytes over the traced time
   std::uint64_t first_ns = 0, last_ns = 0;
   std::uint64_t threads = 0;
+  GrowthByTime growth_by_time{};
+  std::optional<Culprit> culprit;
   std::string verdict;               ///< class of this stack
 };
 
 struct RegionAnswer {
   AddressRange range;
   std::string name;
-  std::string kind;                  ///< class of the region with its evidence
-  std::string evidence;
-  std::int64_t size_delta = 0;
+  std::string kind;                  ///< class of the region
+  std::string evidence;              ///< how one can tell its class
+  std::int64_t size_delta = 0;       ///< newly mapped addresses in it
   std::optional<std::int64_t> rss_delta;
   std::uint64_t explained_bytes = 0;
   std::vector<std::uint32_t> stacks;
 };
 
 struct Growth {   ///< differences after - before; bytes
+  bool known = true;                 ///< false: there were no two snapshots, the numbers mean nothing
   std::optional<std::int64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
   std::uint64_t mapped_bytes = 0;    ///< newly mapped addresses that still exist
+  std::uint64_t unmapped_bytes = 0;  ///< mapped before, and not any more
   std::uint64_t explained_bytes = 0;
   std::uint64_t unexplained_bytes = 0;
+};
+
+/// A part of growth.unexplained_bytes and what is known of it; the parts add up to the whole.
+struct Unexplained {
+  std::string reason;
+  std::uint64_t bytes = 0;
 };
 
 struct Answer {
   TraceHeader header;
   TraceEnd totals;
   TraceReadSummary read;
+  bool complete = false;             ///< the trace has its end record; else totals are unknown
+  std::uint64_t events = 0;          ///< read from the trace
+  std::uint64_t failed_calls = 0;
+  std::optional<std::uint64_t> lost; ///< nullopt: a cut trace that says nothing of it
+  std::optional<std::uint64_t> threads, threads_before;
+  double seconds = 0;                ///< between the snapshots; of the whole trace where there are no two
   Growth growth;
-  std::string verdict_class;
+  std::string verdict_class;         ///< empty: undecided
   std::string verdict_text;
   std::vector<StackAnswer> stacks;   ///< by growth_bytes, descending
   std::vector<RegionAnswer> regions; ///< grown ones, by size_delta, descending
+  std::vector<Unexplained> unexplained;  ///< by bytes, descending
   std::vector<std::string> notes;
+};
+
+struct MatchOptions {
+  /// Taken as the last snapshot in place of the trace's.
+  std::optional<Snapshot> after;
+  std::string after_name;            ///< where it comes from, for the notes
 };
 
 /// Reads a trace and attributes the growth between its first and last snapshot.
 /// A trace without two snapshots: growth is unknown and the answer says so.
 Result<Answer> match_trace(const std::string& path);
+Result<Answer> match_trace(const std::string& path, const MatchOptions& options);
+
+/// 0 when growth was explained (or shown to be a plateau, retention, a reservation filled), 1 when nothing
+/// grew, nothing matched, or no site was hit.
+ExitStatus answer_status(const Answer& answer);
 
 }  // namespace whomap

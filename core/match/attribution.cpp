@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/match/attribution.h"
+
+#include <algorithm>
+
+#include "core/regions/classes.h"
+#include "core/regions/range_set.h"
+
+namespace whomap {
+namespace {
+
+struct Owned {
+  AddressRange range;
+  RowKey key;
+  std::uint64_t since_ns = 0;
+};
+
+std::optional<std::int64_t> difference(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after) {
+  if (!before || !after) return std::nullopt;
+  return static_cast<std::int64_t>(*after) - static_cast<std::int64_t>(*before);
+}
+
+const Region* find_region(const Snapshot& snapshot, std::uint64_t address) {
+  const auto at = std::upper_bound(snapshot.regions.begin(), snapshot.regions.end(), address,
+                                   [](std::uint64_t wanted, const Region& each) { return wanted < each.vma.end; });
+  return at != snapshot.regions.end() && at->vma.start <= address ? &*at : nullptr;
+}
+
+/// Everything that has an owner, ascending and disjoint. The maps tell what no call says: how long an attached
+/// System V segment is, and how far a MAP_GROWSDOWN mapping has grown by being touched.
+std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after, std::uint64_t& unsized_segments) {
+  std::vector<Owned> owned;
+  owned.reserve(ledger.live().size());
+  std::uint64_t previous_end = 0;
+  for (const auto& [start, interval] : ledger.live()) {
+    AddressRange range = interval.range;
+    if (interval.grows_down) {
+      const Region* const region = find_region(after, range.start);
+      if (region != nullptr) range.start = std::min(range.start, std::max(region->vma.start, previous_end));
+    }
+    previous_end = range.end;
+    owned.push_back({range, {interval.stack, interval.number}, interval.since_ns});
+  }
+  const auto live_count = static_cast<std::ptrdiff_t>(owned.size());
+  for (const auto& [start, segment] : ledger.attached()) {
+    const Region* const region = find_region(after, start);
+    if (region == nullptr || region->vma.start != start) {
+      ++unsized_segments;
+      continue;
+    }
+    // Not into what a later call owns.
+    const auto next = std::lower_bound(owned.begin(), owned.begin() + live_count, start,
+                                       [](const Owned& each, std::uint64_t at) { return each.range.end <= at; });
+    std::uint64_t end = region->vma.end;
+    if (next != owned.begin() + live_count) end = std::min(end, std::max(start, next->range.start));
+    if (end > start) owned.push_back({{start, end}, {segment.stack, segment.number}, segment.since_ns});
+  }
+  std::sort(owned.begin(), owned.end(),
+            [](const Owned& left, const Owned& right) { return left.range.start < right.range.start; });
+  return owned;
+}
+
+/// Resident bytes that were in `range` before; regions that are only partly inside give their share.
+std::optional<double> resident_before(const Snapshot& before, AddressRange range, std::size_t& cursor) {
+  while (cursor < before.regions.size() && before.regions[cursor].vma.end <= range.start) ++cursor;
+  double bytes = 0;
+  for (std::size_t i = cursor; i < before.regions.size() && before.regions[i].vma.start < range.end; ++i) {
+    const Region& region = before.regions[i];
+    if (!region.rss) return std::nullopt;
+    const double part = static_cast<double>(common(region.vma.range(), range).size());
+    bytes += static_cast<double>(*region.rss) * part / static_cast<double>(region.vma.size());
+  }
+  return bytes;
+}
+
+std::string why_unexplained(RegionKind kind) {
+  switch (kind) {
+    case RegionKind::heap: return "[heap] grown by brk calls that were not captured";
+    case RegionKind::stack: return "the main thread's stack, grown by being used";
+    case RegionKind::grows_down: return "a MAP_GROWSDOWN mapping, grown by being used";
+    case RegionKind::file: return "file mappings that no captured call made";
+    case RegionKind::shared_memory:
+    case RegionKind::memfd: return "shared memory that no captured call mapped";
+    case RegionKind::device: return "device mappings that no captured call made";
+    case RegionKind::reservation: return "inaccessible reservations that no captured call made";
+    default: return "anonymous memory that no captured call mapped";
+  }
+}
+
+std::size_t part_of_time(std::uint64_t since_ns, const Snapshot& before, const Snapshot& after) {
+  constexpr std::size_t parts = std::tuple_size_v<GrowthByTime>;
+  if (since_ns <= before.time_ns || after.time_ns <= before.time_ns) return 0;
+  const double at = static_cast<double>(since_ns - before.time_ns) / static_cast<double>(after.time_ns - before.time_ns);
+  return std::min(parts - 1, static_cast<std::size_t>(at * parts));
+}
+
+/// Walks owned ranges, new addresses and regions side by side: all are ascending and disjoint.
+class Sweep {
+ public:
+  Sweep(const Snapshot& before, const Snapshot& after, std::vector<Owned> owned, Attribution& result)
+      : before_(before), after_(after), owned_(std::move(owned)), new_(newly_mapped(before, after)), result_(result) {}
+
+  void run() {
+    result_.growth.mapped_bytes = total_size(new_);
+    for (std::size_t i = 0; i < after_.regions.size(); ++i) region(i);
+    std::sort(result_.regions.begin(), result_.regions.end(), [](const RegionAnswer& left, const RegionAnswer& right) {
+      if (left.size_delta != right.size_delta) return left.size_delta > right.size_delta;
+      return left.rss_delta.value_or(0) > right.rss_delta.value_or(0);
+    });
+    for (const auto& [reason, bytes] : unexplained_) result_.unexplained.push_back({reason, bytes});
+    std::sort(result_.unexplained.begin(), result_.unexplained.end(),
+              [](const Unexplained& left, const Unexplained& right) { return left.bytes > right.bytes; });
+  }
+
+ private:
+  struct Piece {
+    RowKey key;
+    std::uint64_t bytes = 0;
+  };
+
+  void region(std::size_t index) {
+    const Region& region = after_.regions[index];
+    const AddressRange range = region.vma.range();
+    std::uint64_t new_bytes = 0;
+    std::uint64_t explained = 0;
+    std::vector<Piece> pieces;
+    while (new_at_ < new_.size() && new_[new_at_].end <= range.start) ++new_at_;
+    for (std::size_t i = new_at_; i < new_.size() && new_[i].start < range.end; ++i) {
+      const AddressRange fresh = common(new_[i], range);
+      new_bytes += fresh.size();
+      while (owned_at_ < owned_.size() && owned_[owned_at_].range.end <= fresh.start) ++owned_at_;
+      for (std::size_t k = owned_at_; k < owned_.size() && owned_[k].range.start < fresh.end; ++k) {
+        const std::uint64_t bytes = common(owned_[k].range, fresh).size();
+        explained += bytes;
+        RowGrowth& row = result_.rows[owned_[k].key];
+        row.growth_bytes += bytes;
+        row.by_time[part_of_time(owned_[k].since_ns, before_, after_)] += bytes;
+        if (last_counted_ != k + 1) ++row.live_calls;
+        last_counted_ = k + 1;
+        if (!pieces.empty() && pieces.back().key == owned_[k].key) pieces.back().bytes += bytes;
+        else pieces.push_back({owned_[k].key, bytes});
+      }
+    }
+    const std::optional<double> before_rss = resident_before(before_, range, before_at_);
+    spread_resident(region, before_rss, new_bytes, pieces);
+    add_region(index, before_rss, new_bytes, explained, pieces);
+    if (new_bytes == 0) return;
+    result_.growth.explained_bytes += explained;
+    result_.growth.unexplained_bytes += new_bytes - explained;
+    const RegionKind kind = classify(after_, index).kind;
+    if (new_bytes > explained) unexplained_[why_unexplained(kind)] += new_bytes - explained;
+    const Vma& vma = region.vma;
+    if (!vma.readable && !vma.writable && !vma.executable) result_.inaccessible_bytes += new_bytes;
+    else if (holds_file_pages(region)) result_.file_bytes += new_bytes;
+  }
+
+  /// What became resident in the region is taken to lie in its new part, evenly.
+  void spread_resident(const Region& region, std::optional<double> before_rss, std::uint64_t new_bytes,
+                       const std::vector<Piece>& pieces) {
+    for (const Piece& piece : pieces) {
+      RowGrowth& row = result_.rows[piece.key];
+      if (!region.rss || !before_rss) {
+        row.resident_bytes.reset();
+        continue;
+      }
+      const auto fresh = static_cast<double>(new_bytes);
+      const double resident = std::clamp(static_cast<double>(*region.rss) - *before_rss, 0.0, fresh);
+      if (row.resident_bytes) *row.resident_bytes += resident * static_cast<double>(piece.bytes) / fresh;
+    }
+  }
+
+  void add_region(std::size_t index, std::optional<double> before_rss, std::uint64_t new_bytes, std::uint64_t explained,
+                  const std::vector<Piece>& pieces) {
+    const Region& region = after_.regions[index];
+    RegionAnswer answer;
+    if (region.rss && before_rss)
+      answer.rss_delta = static_cast<std::int64_t>(*region.rss) - static_cast<std::int64_t>(*before_rss + 0.5);
+    if (new_bytes == 0 && answer.rss_delta.value_or(0) <= 0) return;
+    const RegionClass kind = classify(after_, index);
+    answer.range = region.vma.range();
+    answer.name = region.vma.name;
+    answer.kind = to_string(kind.kind);
+    answer.evidence = kind.evidence;
+    answer.size_delta = static_cast<std::int64_t>(new_bytes);
+    answer.explained_bytes = explained;
+    for (const Piece& piece : pieces) answer.stacks.push_back(piece.key.stack);
+    std::sort(answer.stacks.begin(), answer.stacks.end());
+    answer.stacks.erase(std::unique(answer.stacks.begin(), answer.stacks.end()), answer.stacks.end());
+    result_.regions.push_back(std::move(answer));
+  }
+
+  const Snapshot& before_;
+  const Snapshot& after_;
+  std::vector<Owned> owned_;
+  RangeSet new_;
+  Attribution& result_;
+  std::size_t new_at_ = 0, owned_at_ = 0, before_at_ = 0;
+  std::size_t last_counted_ = 0;
+  std::map<std::string, std::uint64_t> unexplained_;
+};
+
+}  // namespace
+
+std::map<RowKey, RowGrowth> live_only(const Ledger& ledger) {
+  std::map<RowKey, RowGrowth> rows;
+  for (const auto& [start, interval] : ledger.live()) {
+    RowGrowth& row = rows[{interval.stack, interval.number}];
+    row.live_bytes += interval.range.size();
+    row.resident_bytes.reset();
+  }
+  return rows;
+}
+
+Attribution attribute(const Snapshot& before, const Snapshot& after, const Ledger& ledger) {
+  Attribution result;
+  const MemoryTotals& was = before.totals;
+  const MemoryTotals& is = after.totals;
+  result.growth.rss_anon = difference(was.rss_anon, is.rss_anon);
+  result.growth.rss_file = difference(was.rss_file, is.rss_file);
+  result.growth.rss_shmem = difference(was.rss_shmem, is.rss_shmem);
+  result.growth.swap = difference(was.swap, is.swap);
+  result.growth.page_tables = difference(was.page_tables, is.page_tables);
+  result.growth.unmapped_bytes = total_size(no_longer_mapped(before, after));
+  auto owned = owned_ranges(ledger, after, result.unsized_segments);
+  for (const Owned& each : owned) result.rows[each.key].live_bytes += each.range.size();
+  Sweep(before, after, std::move(owned), result).run();
+  return result;
+}
+
+}  // namespace whomap

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/match/culprit.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace whomap {
+namespace {
+
+using Names = std::initializer_list<std::string_view>;
+
+bool starts_with_any(std::string_view text, Names starts) {
+  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
+}
+
+bool is_any(std::string_view text, Names names) { return std::find(names.begin(), names.end(), text) != names.end(); }
+
+/// The name without parameters and without the prefixes of aliases: "__libc_malloc" -> "malloc".
+std::string_view plain_name(const Frame& frame) {
+  if (!frame.function) return {};
+  std::string_view name = *frame.function;
+  if (name.starts_with("__libc_")) name.remove_prefix(7);
+  else if (name.starts_with("__GI___")) name.remove_prefix(7);
+  else if (name.starts_with("__GI_")) name.remove_prefix(5);
+  else if (name.starts_with("__")) name.remove_prefix(2);
+  // Symbol versions ("malloc@@GLIBC_2.2.5") and clones ("_int_malloc.isra.0").
+  if (!name.starts_with("operator")) name = name.substr(0, name.find_first_of("@.("));
+  return name;
+}
+
+bool is_libc(std::string_view module) {
+  return starts_with_any(module, {"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "libc.musl-", "[vdso]"});
+}
+
+bool is_loader(std::string_view module) { return starts_with_any(module, {"ld-linux", "ld-musl", "ld-2.", "ld.so", "ld64.so"}); }
+
+/// Libraries that put themselves before the memory calls of libc. UCX: libucm patches the entries of mmap and
+/// its relatives, libucs subscribes to what it sees. The others are preloaded or linked in front of libc.
+bool is_hook(std::string_view module) {
+  return starts_with_any(module, {"libucm.so", "libucm_", "libucs.so", "libasan.so", "libtsan.so", "libheaptrack_preload",
+                                  "libheaptrack_inject", "_memray", "libsyscall_intercept", "libhugetlbfs"});
+}
+
+bool is_allocator_module(std::string_view module) {
+  return starts_with_any(module, {"libjemalloc", "libtcmalloc", "libmimalloc", "libtbbmalloc", "libhoard", "libsnmalloc"});
+}
+
+/// Names of malloc's own functions: glibc's malloc/malloc.c and malloc/arena.c, the C++ operators, and the
+/// public and internal names of the allocators that are linked into programs.
+bool is_allocator_function(std::string_view name) {
+  if (is_any(name, {"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc",
+                    "pvalloc", "_int_malloc", "_int_realloc", "_int_memalign", "_mid_memalign", "sysmalloc",
+                    "sysmalloc_mmap", "sysmalloc_mmap_fallback", "malloc_consolidate", "new_heap", "alloc_new_heap",
+                    "grow_heap", "arena_get2", "arena_get_retry", "tcache_init", "mremap_chunk", "default_morecore",
+                    "glibc_morecore", "morecore", "cfree", "free", "_int_free", "systrim", "heap_trim", "malloc_trim"}))
+    return true;
+  return starts_with_any(name, {"operator new", "operator delete", "je_", "_rjem_", "mi_", "_mi_", "tc_malloc", "tc_new",
+                                "tc_calloc", "tc_realloc", "tcmalloc::"});
+}
+
+/// munmap, __munmap, ucm_munmap, ucm_override_munmap, my_hooked_munmap: the name ends in munmap as a word.
+bool is_unmap_function(std::string_view name) {
+  if (!name.ends_with("munmap")) return false;
+  name.remove_suffix(6);
+  return name.empty() || name.back() == '_' || name.back() == ':';
+}
+
+/// A function whose whole work is to enter the kernel, as hook libraries have them beside their own code.
+bool is_call_wrapper(std::string_view name) {
+  return name == "syscall" || name.ends_with("_syscall") || name.find("orig_") != std::string_view::npos ||
+         name.ends_with("mmap") || name.ends_with("mmap64") || name.ends_with("mremap") || name.ends_with("brk");
+}
+
+/// Within a hook's unmapping function, inner to it: the code that maps. The innermost frame with a name that is
+/// more than a wrapper; its library's, where the innermost frames have no names.
+std::optional<std::size_t> culprit_below_unmap(const Stack& stack, std::size_t unmap) {
+  std::optional<std::size_t> nameless;
+  for (std::size_t i = 0; i < unmap; ++i) {
+    const Frame& frame = stack.frames[i];
+    const FrameRole role = role_of(frame);
+    if (role != FrameRole::program && role != FrameRole::hook) continue;
+    if (frame.function && is_call_wrapper(plain_name(frame))) continue;
+    if (!frame.function) {
+      if (!nameless) nameless = i;
+      continue;
+    }
+    // The named caller of a nameless static says more, if both are one library's.
+    if (nameless && stack.frames[*nameless].module != frame.module) return nameless;
+    return i;
+  }
+  return nameless;
+}
+
+}  // namespace
+
+std::string module_name(const Frame& frame) {
+  std::string_view path = frame.module;
+  if (path.ends_with(" (deleted)")) path.remove_suffix(10);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+std::string frame_name(const Frame& frame) {
+  if (frame.function && !frame.function->empty()) return *frame.function;
+  if (frame.module.empty()) return fmt::format("{:#x}", frame.offset);
+  return fmt::format("{}+{:#x}", module_name(frame), frame.offset);
+}
+
+std::string frame_place(const Frame& frame) {
+  const std::string name = frame_name(frame);
+  if (frame.file && frame.line)
+    return fmt::format("{} ({}:{})", name, std::string_view(*frame.file).substr(frame.file->rfind('/') + 1), *frame.line);
+  if (frame.function && !frame.module.empty()) return fmt::format("{} ({})", name, module_name(frame));
+  return name;
+}
+
+FrameRole role_of(const Frame& frame) {
+  const std::string module = module_name(frame);
+  const std::string_view name = plain_name(frame);
+  if (is_allocator_module(module)) return FrameRole::allocator;
+  if (is_loader(module)) return FrameRole::loader;
+  if (is_hook(module)) return FrameRole::hook;
+  if (is_libc(module)) return is_allocator_function(name) ? FrameRole::allocator : FrameRole::libc;
+  // A static executable holds libc's functions itself, and libstdc++ holds operator new.
+  if (is_allocator_function(name)) return FrameRole::allocator;
+  if (is_any(name, {"mmap", "mmap64", "munmap", "mremap", "brk", "sbrk", "syscall", "allocate_stack"}) ||
+      name.starts_with("pthread_create"))
+    return FrameRole::libc;
+  return FrameRole::program;
+}
+
+std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
+  Culprit culprit;
+  std::optional<std::size_t> program;
+  for (std::size_t i = 0; i < stack.frames.size(); ++i) {
+    const Frame& frame = stack.frames[i];
+    const std::string_view name = plain_name(frame);
+    if (maps && i != 0 && !culprit.unmap_frame && is_unmap_function(name)) culprit.unmap_frame = i;
+    if (program) continue;
+    switch (role_of(frame)) {
+      case FrameRole::program: program = i; continue;
+      case FrameRole::hook:
+        if (!culprit.hook_frame) culprit.hook_frame = i;
+        break;
+      case FrameRole::allocator: culprit.allocator_frame = i; break;
+      case FrameRole::loader:
+      case FrameRole::libc:
+        if (name.starts_with("pthread_create") || name == "allocate_stack") culprit.creates_thread = true;
+        if (name.starts_with("dlopen") || name.starts_with("_dl_") || name.starts_with("dl_")) culprit.loads_library = true;
+        break;
+    }
+  }
+  if (culprit.unmap_frame) {
+    program = culprit_below_unmap(stack, *culprit.unmap_frame);
+    if (!program) program = culprit.unmap_frame;
+    if (culprit.allocator_frame && *culprit.allocator_frame > *program) culprit.allocator_frame.reset();
+    if (culprit.hook_frame && *culprit.hook_frame > *program) culprit.hook_frame.reset();
+  }
+  if (!program) return std::nullopt;
+  culprit.frame = *program;
+  return culprit;
+}
+
+}  // namespace whomap

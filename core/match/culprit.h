@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose code a stack is: the one frame that the first line of a report names.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/symbols/frame.h"
+
+namespace whomap {
+
+/// What a frame is on the way from the program to the kernel.
+enum class FrameRole {
+  program,    ///< none of the others: somebody's own code
+  libc,       ///< C library, vDSO
+  allocator,  ///< malloc and its relatives, in libc or in a library of their own; operator new
+  loader,     ///< dynamic linker
+  hook,       ///< a library that stands between callers and the memory calls of libc
+};
+
+FrameRole role_of(const Frame& frame);
+
+/// The file name of a module path, without " (deleted)".
+std::string module_name(const Frame& frame);
+/// "leak_mmap", else "libfoo.so.1+0x1234", else "0x7f...".
+std::string frame_name(const Frame& frame);
+/// frame_name with where it is: "leak_mmap (ucx_case.c:52)", "leak_mmap (libfoo.so.1)".
+std::string frame_place(const Frame& frame);
+
+struct Culprit {
+  std::size_t frame = 0;          ///< index in the stack
+  /// The map was made inside an unmapping function: index of that frame. Then the hook library is the culprit,
+  /// not whoever called munmap.
+  std::optional<std::size_t> unmap_frame;
+  /// Innermost hook frame that the call went through on its way from the culprit.
+  std::optional<std::size_t> hook_frame;
+  std::optional<std::size_t> allocator_frame;  ///< outermost allocator frame inside the culprit
+  bool creates_thread = false;    ///< through pthread_create
+  bool loads_library = false;     ///< through dlopen
+};
+
+/// nullopt for a stack without frames, and when no frame is the program's own (a cut stack).
+/// `maps`: the call makes a mapping (mmap, mremap, brk, shmat) rather than ends one.
+std::optional<Culprit> find_culprit(const Stack& stack, bool maps);
+
+}  // namespace whomap

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/match/ledger.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/process/syscalls.h"
+#include "core/regions/range_set.h"
+
+namespace whomap {
+namespace {
+
+// Values of the x86-64 ABI (include/uapi of Linux 6.1), not of the machine that reads the trace.
+constexpr std::uint64_t map_fixed = 0x10;
+constexpr std::uint64_t map_grows_down = 0x100;
+constexpr std::uint64_t map_hugetlb = 0x40000;
+constexpr std::uint64_t map_fixed_noreplace = 0x100000;
+constexpr unsigned map_huge_shift = 26;  // the base-2 logarithm of the size lies in six bits
+constexpr std::uint64_t remap_fixed = 2;
+constexpr std::uint64_t remap_dontunmap = 4;
+
+constexpr std::int64_t nr_mmap = 9, nr_munmap = 11, nr_brk = 12, nr_mremap = 25, nr_shmat = 30, nr_shmdt = 67;
+
+/// How long a munmap may trail behind the conflict that foretold it where only returns are timed: GDB hands
+/// over the stops of many threads one by one, at up to 5 ms each.
+constexpr std::uint64_t late_unmap_ns = 100'000'000;
+/// Enough for every thread of a large process to have one call on its way.
+constexpr std::size_t displaced_limit = 4096;
+
+bool only_return_seen(const CallEvent& call) { return call.enter_ns == call.exit_ns; }
+
+LiveInterval with_range(LiveInterval interval, AddressRange range) {
+  interval.range = range;
+  return interval;
+}
+
+}  // namespace
+
+std::uint64_t Ledger::page_up(std::uint64_t length) const {
+  if (length > std::numeric_limits<std::uint64_t>::max() - (page_size_ - 1)) return 0;
+  return (length + page_size_ - 1) / page_size_ * page_size_;
+}
+
+bool Ledger::plausible(std::uint64_t address, std::uint64_t length) const {
+  return address % page_size_ == 0 && length != 0 && length <= std::numeric_limits<std::uint64_t>::max() - address;
+}
+
+void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
+  if (call.number == nr_brk) return apply_brk(call, stack);
+  if (is_syscall_error(call.result)) return;
+  switch (call.number) {
+    case nr_mmap: return apply_mmap(call, stack);
+    case nr_munmap: return apply_munmap(call);
+    case nr_mremap: return apply_mremap(call, stack);
+    case nr_shmat: return apply_shmat(call, stack);
+    case nr_shmdt:
+      // Returns 0; anything else was the result of another call.
+      if (call.result != 0) ++counts_.implausible;
+      else attached_.erase(call.arguments[0]);
+      return;
+    default: return;  // mprotect and madvise change no owner
+  }
+}
+
+void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
+  const std::uint64_t flags = call.arguments[3];
+  std::uint64_t length = page_up(call.arguments[1]);
+  if ((flags & map_hugetlb) != 0) {
+    const std::uint64_t log2 = flags >> map_huge_shift & 63;
+    const std::uint64_t unit = log2 == 0 ? huge_page_size_ : std::uint64_t{1} << log2;
+    const std::uint64_t units = length / unit + (length % unit != 0 ? 1 : 0);
+    length = units > std::numeric_limits<std::uint64_t>::max() / unit ? 0 : units * unit;
+  }
+  if (!plausible(call.result, length)) {
+    ++counts_.implausible;
+    return;
+  }
+  // MAP_FIXED_NOREPLACE fails with EEXIST where something is mapped (man 2 mmap), whatever MAP_FIXED says.
+  const bool replaces = (flags & map_fixed) != 0 && (flags & map_fixed_noreplace) == 0;
+  const AddressRange range{call.result, call.result + length};
+  if (replaces) cut(range, call);
+  add({range, stack, call.number, call.exit_ns, call.tid, call.site, (flags & map_grows_down) != 0}, !replaces);
+}
+
+void Ledger::apply_munmap(const CallEvent& call) {
+  const std::uint64_t length = page_up(call.arguments[1]);
+  if (call.result != 0 || !plausible(call.arguments[0], length)) {
+    ++counts_.implausible;
+    return;
+  }
+  const AddressRange range{call.arguments[0], call.arguments[0] + length};
+  for (const AddressRange& part : without_displaced(range, call)) cut(part, call);
+}
+
+void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
+  const std::uint64_t old_length = page_up(call.arguments[1]);
+  const std::uint64_t new_length = page_up(call.arguments[2]);
+  const std::uint64_t flags = call.arguments[3];
+  const std::uint64_t from = call.arguments[0];
+  const std::uint64_t to = call.result;
+  if (!plausible(to, new_length) || from % page_size_ != 0 ||
+      old_length > std::numeric_limits<std::uint64_t>::max() - from) {
+    ++counts_.implausible;
+    return;
+  }
+  const LiveInterval made{{to, to + new_length}, stack, call.number, call.exit_ns, call.tid, call.site, false};
+  const bool fixed = (flags & remap_fixed) != 0;
+  if (to == from) {
+    if (new_length < old_length) cut({from + new_length, from + old_length}, call);
+    if (new_length > old_length) add(with_range(made, {from + old_length, from + new_length}), true);
+    return;
+  }
+  if (fixed) cut(made.range, call);
+  // An old length of 0 maps shared memory a second time; MREMAP_DONTUNMAP moves the pages and leaves the
+  // mapping (man 2 mremap). Both make a mapping that did not exist, and end none.
+  if (old_length == 0 || (flags & remap_dontunmap) != 0) {
+    add(made, !fixed);
+    return;
+  }
+  Pieces moved = cut({from, from + old_length}, call);
+  for (LiveInterval& piece : take_displaced({from, from + old_length}, call)) moved.push_back(std::move(piece));
+  // What moves keeps its owner; the rest (grown, or mapped before the trace) is the caller's of mremap.
+  add(made, !fixed);
+  for (LiveInterval& piece : moved) {
+    const AddressRange kept = common(piece.range, {from, from + std::min(old_length, new_length)});
+    if (kept.size() == 0) continue;
+    piece.since_ns = call.exit_ns;
+    piece.tid = call.tid;
+    add(with_range(piece, {kept.start - from + to, kept.end - from + to}), false);
+  }
+}
+
+/// Nothing but the heap lies below the break it had: a brk that would unmap an mmap is another call's result.
+bool Ledger::owns_mapping_between(std::uint64_t start, std::uint64_t end) const {
+  for (auto at = live_.lower_bound(start); at != live_.end() && at->first < end; ++at)
+    if (at->second.number != nr_brk) return true;
+  return false;
+}
+
+/// The raw call returns the new break, or the old one when it fails (man 2 brk, "C library/kernel differences").
+void Ledger::apply_brk(const CallEvent& call, std::uint32_t stack) {
+  const std::uint64_t asked = call.arguments[0];
+  const std::uint64_t now = call.result;
+  const std::uint64_t before = page_up(break_);
+  const std::uint64_t after = page_up(now);
+  if (is_syscall_error(now) || after == 0 || (after < before && owns_mapping_between(after, before))) {
+    ++counts_.implausible;
+    return;
+  }
+  const bool moved = asked == now && asked != 0;
+  if (break_ == 0) {
+    if (moved) ++counts_.unknown_break;
+  } else if (after > before) {
+    // Not by this call when it failed or only asked: then by one that was not captured.
+    if (moved) add({{before, after}, stack, call.number, call.exit_ns, call.tid, call.site, false}, true);
+  } else if (after < before) {
+    // The later exit of two overlapping calls may carry the older break: an older break never takes back what
+    // a call that returned meanwhile was given.
+    if (call.enter_ns < break_exit_ns_ && call.tid != break_tid_) {
+      ++counts_.spared;
+      return;
+    }
+    cut({after, before}, call);
+  }
+  break_ = now;
+  break_exit_ns_ = call.exit_ns;
+  break_tid_ = call.tid;
+}
+
+void Ledger::apply_shmat(const CallEvent& call, std::uint32_t stack) {
+  if (!plausible(call.result, page_size_)) {
+    ++counts_.implausible;
+    return;
+  }
+  attached_[call.result] = {{call.result, call.result}, stack, call.number, call.exit_ns, call.tid, call.site, false};
+}
+
+Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
+  Pieces taken;
+  // An attached segment is unmapped as a whole or not at all in practice; its length is not known here.
+  for (auto at = attached_.lower_bound(range.start); at != attached_.end() && at->first < range.end;)
+    at = at->second.since_ns <= call.enter_ns ? attached_.erase(at) : std::next(at);
+
+  auto at = live_.upper_bound(range.start);
+  if (at != live_.begin() && std::prev(at)->second.range.end > range.start) --at;
+  while (at != live_.end() && at->second.range.start < range.end) {
+    LiveInterval& owner = at->second;
+    if (owner.since_ns > call.enter_ns) {  // rule 2
+      ++counts_.spared;
+      ++at;
+      continue;
+    }
+    const AddressRange whole = owner.range;
+    const AddressRange gone = common(whole, range);
+    taken.push_back(with_range(owner, gone));
+    if (whole.end > gone.end)
+      live_.emplace_hint(std::next(at), gone.end, with_range(owner, {gone.end, whole.end}));
+    if (whole.start < gone.start) {
+      owner.range.end = gone.start;
+      ++at;
+    } else {
+      at = live_.erase(at);
+    }
+  }
+  return taken;
+}
+
+void Ledger::add(const LiveInterval& interval, bool proves_free) {
+  // Whatever is still here is older by exit; it ends where the new one begins.
+  CallEvent everything;
+  everything.enter_ns = std::numeric_limits<std::uint64_t>::max();
+  for (const LiveInterval& displaced : cut(interval.range, everything)) {
+    if (proves_free) remember_displaced(displaced, interval);
+  }
+  live_.insert_or_assign(interval.range.start, interval);
+}
+
+void Ledger::remember_displaced(const LiveInterval& interval, const LiveInterval& by) {
+  ++counts_.conflicts;
+  displaced_.push_back({interval, by.since_ns, by.tid});
+  if (displaced_.size() > displaced_limit) displaced_.pop_front();
+}
+
+Ledger::Pieces Ledger::take_displaced(AddressRange range, const CallEvent& call) {
+  Pieces pieces;
+  std::erase_if(displaced_, [&](const Displaced& each) {
+    const AddressRange part = common(each.interval.range, range);
+    const bool overlapped = only_return_seen(call) ? call.exit_ns - each.at_ns <= late_unmap_ns
+                                                   : call.enter_ns < each.at_ns;
+    if (part.size() == 0 || !overlapped || each.by == call.tid || each.interval.since_ns > call.enter_ns) return false;
+    pieces.push_back(with_range(each.interval, part));
+    return true;
+  });
+  return pieces;
+}
+
+std::vector<AddressRange> Ledger::without_displaced(AddressRange range, const CallEvent& call) {
+  if (displaced_.empty() || !only_return_seen(call)) return {range};
+  std::vector<AddressRange> foretold;
+  for (const LiveInterval& piece : take_displaced(range, call)) foretold.push_back(piece.range);
+  counts_.spared += foretold.size();
+  return subtract({range}, make_range_set(std::move(foretold)));
+}
+
+}  // namespace whomap

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two passes over the file: the first keeps stacks and the outermost snapshots, the second runs the events
+// through the ledger up to the last snapshot. Memory grows with stacks, threads and live intervals, not events.
+#include "core/match/match.h"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <fmt/format.h>
+
+#include "core/match/attribution.h"
+#include "core/match/event_order.h"
+#include "core/match/ledger.h"
+#include "core/match/quantity.h"
+#include "core/match/verdict.h"
+#include "core/process/syscalls.h"
+
+namespace whomap {
+namespace {
+
+constexpr std::int64_t nr_mmap = 9, nr_munmap = 11, nr_brk = 12, nr_mremap = 25;
+
+struct RowKeyHash {
+  std::size_t operator()(const RowKey& key) const {
+    return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.stack) << 16 ^ static_cast<std::uint64_t>(key.number));
+  }
+};
+
+struct RowCounts {
+  std::uint64_t count = 0, failed = 0;
+  std::uint64_t mapped_bytes = 0, unmapped_bytes = 0;
+  std::uint64_t first_ns = std::numeric_limits<std::uint64_t>::max(), last_ns = 0;
+  std::uint32_t site = 0;
+  pid_t last_tid = -1;
+  std::unordered_set<pid_t> threads;
+};
+
+void add_saturating(std::uint64_t& sum, std::uint64_t more) {
+  sum = more > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max() : sum + more;
+}
+
+class Matcher {
+ public:
+  Matcher(const std::string& path, const MatchOptions& options) : path_(path), options_(options) {}
+
+  Result<Answer> run() {
+    if (auto read = read_frame(); !read) return tl::make_unexpected(read.error());
+    if (auto read = read_events(); !read) return tl::make_unexpected(read.error());
+    return answer();
+  }
+
+ private:
+  /// Everything but the events.
+  Result<void> read_frame() {
+    TraceVisitor visitor;
+    visitor.header = [&](const TraceHeader& header) { answer_.header = header; };
+    visitor.stack = [&](Stack stack) {
+      const std::uint32_t id = stack.id;
+      stacks_.insert_or_assign(id, std::move(stack));
+    };
+    visitor.snapshot = [&](Snapshot snapshot) {
+      if (!before_) before_ = std::move(snapshot);
+      else after_ = std::move(snapshot);
+    };
+    visitor.lost = [&](const LostRecord& lost) {
+      lost_records_ = lost_records_.value_or(0) + lost.count;
+      lost_reasons_.push_back(fmt::format("{} lost: {}", count_text(lost.count, "call"), lost.reason));
+    };
+    visitor.note = [&](const std::string& text) { answer_.notes.push_back(text); };
+    visitor.end = [&](const TraceEnd& end) {
+      answer_.totals = end;
+      answer_.complete = true;
+    };
+    if (auto read = read_trace(path_, visitor); !read) return tl::make_unexpected(read.error());
+    if (options_.after) {
+      if (!before_ && after_) before_ = std::move(after_);
+      after_ = options_.after;
+      after_->time_ns = std::numeric_limits<std::uint64_t>::max();  // when they were taken is not known
+    }
+    return {};
+  }
+
+  Result<void> read_events() {
+    const Plan& plan = answer_.header.plan;
+    const bool sane_page = plan.page_size >= 4096 && (plan.page_size & (plan.page_size - 1)) == 0;
+    ledger_ = Ledger(sane_page ? plan.page_size : 4096);
+    if (before_) {
+      for (const Region& region : before_->regions)
+        if (region.vma.name == "[heap]") ledger_.set_break(region.vma.end);
+    }
+    const std::uint64_t until = after_ ? after_->time_ns : std::numeric_limits<std::uint64_t>::max();
+    EventOrder order([&](const TraceEvent& event) {
+      if (event.call.exit_ns <= until) ledger_.apply(event.call, event.stack);
+      else ++after_last_snapshot_;
+    });
+    TraceVisitor visitor;
+    // Decoded a second time only so that this pass judges every line.
+    visitor.stack = [](const Stack&) {};
+    visitor.snapshot = [](const Snapshot&) {};
+    visitor.end = [](const TraceEnd&) {};
+    visitor.lost = [](const LostRecord&) {};
+    visitor.note = [](const std::string&) {};
+    visitor.unknown = [&](const nlohmann::ordered_json&) { ++unknown_records_; };
+    visitor.event = [&](const TraceEvent& event) {
+      count(event);
+      order.push(event);
+    };
+    auto summary = read_trace(path_, visitor);
+    if (!summary) return tl::make_unexpected(summary.error());
+    order.flush();
+    late_ = order.late();
+    answer_.read = std::move(*summary);
+    return {};
+  }
+
+  void count(const TraceEvent& event) {
+    const CallEvent& call = event.call;
+    ++answer_.events;
+    first_event_ns_ = std::min(first_event_ns_, call.exit_ns);
+    last_event_ns_ = std::max(last_event_ns_, call.exit_ns);
+    auto [at, fresh] = rows_.try_emplace(RowKey{event.stack, call.number});
+    RowCounts& row = at->second;
+    if (fresh) row.site = call.site;
+    row.first_ns = std::min(row.first_ns, call.exit_ns);
+    row.last_ns = std::max(row.last_ns, call.exit_ns);
+    if (call.tid != row.last_tid) row.threads.insert(row.last_tid = call.tid);
+    // A raw brk that fails returns the break as it was (man 2 brk).
+    const bool failed = call.number == nr_brk ? call.arguments[0] != 0 && call.result != call.arguments[0]
+                                              : is_syscall_error(call.result);
+    if (failed) {
+      ++row.failed;
+      ++answer_.failed_calls;
+      return;
+    }
+    ++row.count;
+    if (call.number == nr_mmap) add_saturating(row.mapped_bytes, call.arguments[1]);
+    if (call.number == nr_munmap) add_saturating(row.unmapped_bytes, call.arguments[1]);
+    if (call.number == nr_mremap && call.arguments[2] > call.arguments[1])
+      add_saturating(row.mapped_bytes, call.arguments[2] - call.arguments[1]);
+  }
+
+  Answer answer() {
+    Attribution attribution;
+    if (options_.after) after_->time_ns = std::max(last_event_ns_, answer_.totals.end_ns);
+    if (before_ && after_) {
+      attribution = attribute(*before_, *after_, ledger_);
+      answer_.threads_before = before_->threads;
+      answer_.threads = after_->threads;
+    } else {
+      attribution.growth.known = false;
+      attribution.rows = live_only(ledger_);
+    }
+    answer_.growth = attribution.growth;
+    answer_.regions = std::move(attribution.regions);
+    answer_.unexplained = std::move(attribution.unexplained);
+    answer_.seconds = seconds();
+    if (!answer_.threads && answer_.totals.threads != 0) answer_.threads = answer_.totals.threads;
+    if (answer_.complete) answer_.lost = std::max(answer_.totals.lost, lost_records_.value_or(0));
+    else answer_.lost = lost_records_;
+    for (const auto& [key, counts] : rows_) answer_.stacks.push_back(row(key, counts, attribution));
+    std::sort(answer_.stacks.begin(), answer_.stacks.end(), [](const StackAnswer& left, const StackAnswer& right) {
+      if (left.growth_bytes != right.growth_bytes) return left.growth_bytes > right.growth_bytes;
+      if (left.live_bytes != right.live_bytes) return left.live_bytes > right.live_bytes;
+      if (left.mapped_bytes != right.mapped_bytes) return left.mapped_bytes > right.mapped_bytes;
+      return std::pair(left.stack.id, left.syscall) < std::pair(right.stack.id, right.syscall);
+    });
+    judge(answer_, attribution);
+    add_notes(attribution);
+    return std::move(answer_);
+  }
+
+  [[nodiscard]] double seconds() const {
+    std::uint64_t from = before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, first_event_ns_);
+    if (from == 0) from = first_event_ns_;
+    std::uint64_t to = last_event_ns_;
+    if (before_ && after_ && !options_.after) to = after_->time_ns;
+    else if (answer_.complete) to = std::max(to, answer_.totals.end_ns);
+    return to > from ? static_cast<double>(to - from) / 1e9 : 0;
+  }
+
+  StackAnswer row(const RowKey& key, const RowCounts& counts, const Attribution& attribution) const {
+    StackAnswer row;
+    if (const auto known = stacks_.find(key.stack); known != stacks_.end()) {
+      row.stack = known->second;
+    } else {
+      row.stack.id = key.stack;
+      row.stack.truncated = "the trace has no record of this stack";
+    }
+    row.syscall = key.number;
+    row.site = counts.site;
+    row.count = counts.count;
+    row.failed = counts.failed;
+    row.mapped_bytes = counts.mapped_bytes;
+    row.unmapped_bytes = counts.unmapped_bytes;
+    row.first_ns = counts.first_ns;
+    row.last_ns = counts.last_ns;
+    row.threads = counts.threads.size();
+    if (const auto found = attribution.rows.find(key); found != attribution.rows.end()) {
+      const RowGrowth& growth = found->second;
+      row.live_bytes = growth.live_bytes;
+      row.growth_bytes = growth.growth_bytes;
+      row.live_calls = growth.live_calls;
+      row.growth_by_time = growth.by_time;
+      if (growth.resident_bytes) row.resident_bytes = static_cast<std::uint64_t>(*growth.resident_bytes + 0.5);
+    } else if (attribution.growth.known) {
+      row.resident_bytes = 0;
+    }
+    if (attribution.growth.mapped_bytes != 0)
+      row.share = static_cast<double>(row.growth_bytes) / static_cast<double>(attribution.growth.mapped_bytes);
+    if (answer_.seconds > 0) row.bytes_per_minute = static_cast<double>(row.growth_bytes) * 60 / answer_.seconds;
+    return row;
+  }
+
+  void add_notes(const Attribution& attribution) {
+    std::vector<std::string>& notes = answer_.notes;
+    notes.insert(notes.end(), lost_reasons_.begin(), lost_reasons_.end());
+    if (answer_.read.cut) notes.emplace_back("the trace is cut: it has no end record, what came later is missing");
+    if (answer_.read.damaged_lines != 0) {
+      std::string where;
+      for (const std::uint64_t line : answer_.read.damaged_line_numbers)
+        where += fmt::format("{}{}", where.empty() ? "" : ", ", line);
+      notes.push_back(fmt::format("{} left out (line {}{})", count_text(answer_.read.damaged_lines, "damaged record"), where,
+                                  answer_.read.damaged_lines > answer_.read.damaged_line_numbers.size() ? ", ..." : ""));
+    }
+    if (unknown_records_ != 0)
+      notes.push_back(fmt::format("{} of types that this whomap does not know", count_text(unknown_records_, "record")));
+    const LedgerCounts& counts = ledger_.counts();
+    if (counts.conflicts != 0)
+      notes.push_back(fmt::format("{} got addresses whose unmapping came later or was not captured",
+                                  count_text(counts.conflicts, "call")));
+    if (counts.implausible != 0)
+      notes.push_back(fmt::format("{} left out: the result cannot be that call's", count_text(counts.implausible, "call")));
+    if (counts.unknown_break != 0)
+      notes.push_back(fmt::format("{} before the program break was known", count_text(counts.unknown_break, "brk call")));
+    if (late_ != 0) notes.push_back(fmt::format("{} far out of order", count_text(late_, "event")));
+    if (attribution.unsized_segments != 0)
+      notes.push_back(fmt::format("{} not found in the regions: their size is unknown",
+                                  count_text(attribution.unsized_segments, "attached shared memory segment")));
+    for (const auto* snapshot : {&before_, &after_})
+      if (*snapshot && !(*snapshot)->without_smaps.empty()) {
+        notes.push_back("resident sizes of regions are unknown: " + (*snapshot)->without_smaps);
+        break;
+      }
+    for (const auto* snapshot : {&before_, &after_})
+      if (*snapshot && !(*snapshot)->unparsed.empty())
+        notes.push_back(fmt::format("{} of the regions could not be read", count_text((*snapshot)->unparsed.size(), "line")));
+    if (options_.after)
+      notes.push_back(fmt::format("the regions afterwards are those of {}; that they are this process's, and when they were "
+                                  "taken, cannot be checked", options_.after_name));
+    if (after_last_snapshot_ != 0)
+      notes.push_back(fmt::format("{} after the last snapshot, counted but not matched",
+                                  count_text(after_last_snapshot_, "event")));
+  }
+
+  const std::string& path_;
+  const MatchOptions& options_;
+  Answer answer_;
+  std::unordered_map<std::uint32_t, Stack> stacks_;
+  std::unordered_map<RowKey, RowCounts, RowKeyHash> rows_;
+  std::optional<Snapshot> before_, after_;
+  std::optional<std::uint64_t> lost_records_;
+  std::vector<std::string> lost_reasons_;
+  Ledger ledger_;
+  std::uint64_t first_event_ns_ = std::numeric_limits<std::uint64_t>::max(), last_event_ns_ = 0;
+  std::uint64_t unknown_records_ = 0, after_last_snapshot_ = 0, late_ = 0;
+};
+
+}  // namespace
+
+Result<Answer> match_trace(const std::string& path) { return match_trace(path, {}); }
+
+Result<Answer> match_trace(const std::string& path, const MatchOptions& options) {
+  return Matcher(path, options).run();
+}
+
+ExitStatus answer_status(const Answer& answer) {
+  const std::string& verdict = answer.verdict_class;
+  if (verdict.empty() || verdict == "not-growing" || verdict == "no-site" || verdict == "churn") return ExitStatus::negative;
+  return ExitStatus::done;
+}
+
+}  // namespace whomap
