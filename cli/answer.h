@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Printing an answer: what trace, match and report have in common.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "cli/command.h"
+#include "core/match/match.h"
+
+namespace whomap::cli {
+
+enum class AnswerShape { text, json, folded };
+
+/// The value of --format; a usage error naming the ones in `allowed`.
+Result<AnswerShape> answer_shape(const std::string& format, std::initializer_list<AnswerShape> allowed);
+
+/// Columns of the terminal on `fd`, never below 40; 80 where it is none.
+int terminal_width(int fd);
+
+/// Writes the answer to `path` ("-": standard output). Colour only on standard output.
+Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path, const CommonOptions& common);
+
+}  // namespace whomap::cli
