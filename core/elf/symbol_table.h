@@ -38,7 +38,6 @@ class SymbolTable {
   struct Entry : FunctionSymbol {
     bool complete = false;  ///< from .symtab, which names static functions too
     std::uint64_t section_end = 0;
-    std::uint64_t order = 0;
   };
   std::vector<Entry> entries_;  ///< sorted by start, one for each
   std::vector<AddressRange> fdes_;
