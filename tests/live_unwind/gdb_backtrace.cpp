@@ -114,8 +114,7 @@ std::vector<GdbFrame> gdb_backtrace(pid_t pid, pid_t tid, int limit) {
   return frames;
 }
 
-Comparison compare_with_gdb(pid_t pid, pid_t tid) {
-  const StoppedThread thread = look_at(tid);
+Comparison compare_with_gdb(pid_t pid, pid_t tid, const StoppedThread& thread) {
   const Code code = code_of(pid);
   Unwinder unwinder(code.modules);
   unwinder.set_other_code(code.other);

@@ -37,7 +37,7 @@ struct Comparison {
 
 /// Unwinds `tid` both ways. The innermost frame is symbolised at its pc, as GDB does (it cannot know that the
 /// thread is at the return from a call).
-Comparison compare_with_gdb(pid_t pid, pid_t tid);
+Comparison compare_with_gdb(pid_t pid, pid_t tid, const StoppedThread& thread);
 
 std::string to_text(const std::vector<GdbFrame>& frames);
 

@@ -64,12 +64,14 @@ BlockedChild::~BlockedChild() {
   ::waitpid(pid_, nullptr, 0);
 }
 
-StoppedThread look_at(pid_t tid, std::size_t most) {
-  if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) throw std::runtime_error("PTRACE_SEIZE");
-  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
-  int status = 0;
-  while (::waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status)) {
-  }
+namespace {
+
+void wait_for_stop(pid_t tid, int& status) {
+  while (::waitpid(tid, &status, __WALL) != tid || !WIFSTOPPED(status))
+    if (WIFEXITED(status) || WIFSIGNALED(status)) throw std::runtime_error("the target ended");
+}
+
+StoppedThread copy_of(pid_t tid, std::size_t most) {
   user_regs_struct all{};
   ::ptrace(PTRACE_GETREGS, tid, nullptr, &all);
   StoppedThread result;
@@ -80,6 +82,38 @@ StoppedThread look_at(pid_t tid, std::size_t most) {
       result.stack.bytes.resize(std::min<std::size_t>(most, vma->end - all.rsp));
       result.stack.bytes.resize(read_memory(tid, all.rsp, result.stack.bytes));
     }
+  return result;
+}
+
+}  // namespace
+
+StoppedThread look_at(pid_t tid, std::size_t most) {
+  if (::ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) throw std::runtime_error("PTRACE_SEIZE");
+  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+  int status = 0;
+  wait_for_stop(tid, status);
+  StoppedThread result = copy_of(tid, most);
+  ::ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
+  return result;
+}
+
+StoppedThread look_at_return(pid_t tid, long number, std::size_t most) {
+  if (::ptrace(PTRACE_SEIZE, tid, nullptr, PTRACE_O_TRACESYSGOOD) != 0) throw std::runtime_error("PTRACE_SEIZE");
+  ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+  int status = 0;
+  wait_for_stop(tid, status);
+  for (;;) {
+    ::ptrace(PTRACE_SYSCALL, tid, nullptr, nullptr);
+    wait_for_stop(tid, status);
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
+    __ptrace_syscall_info info{};
+    ::ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof info, &info);
+    user_regs_struct all{};
+    ::ptrace(PTRACE_GETREGS, tid, nullptr, &all);
+    if (info.op == PTRACE_SYSCALL_INFO_EXIT && static_cast<long>(all.orig_rax) == number) break;
+  }
+  StoppedThread result = copy_of(tid, most);
+  ::kill(tid, SIGSTOP);
   ::ptrace(PTRACE_DETACH, tid, nullptr, nullptr);
   return result;
 }

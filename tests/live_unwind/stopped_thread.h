@@ -40,6 +40,10 @@ struct StoppedThread {
 };
 StoppedThread look_at(pid_t tid, std::size_t most = std::size_t{64} << 20);
 
+/// The same at the thread's next return from system call `number`. Its process is left stopped there (job
+/// control, SIGSTOP), so that GDB finds it at the same place.
+StoppedThread look_at_return(pid_t tid, long number, std::size_t most = std::size_t{64} << 20);
+
 /// Its modules, and its executable memory that is in none.
 struct Code {
   ModuleMap modules;
