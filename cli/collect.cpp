@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/live.h"
 #include "core/base/files.h"
@@ -17,15 +18,14 @@ namespace {
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("collect", "--channel-fd FD ...", "receive the captures of a GDB script (its plan on standard input)");
   int channel_fd = -1;
-  double seconds = 10;
-  std::uint64_t max_hits = 0;
   std::string output;
   line.options().add_options()
       ("channel-fd", po::value(&channel_fd)->value_name("FD")->required(), "socket to the tracer")
-      ("duration,d", po::value(&seconds)->value_name("SEC")->required(), "how long to capture")
-      ("max-hits", po::value(&max_hits)->value_name("N"), "end after N captured calls")
       ("output,o", po::value(&output)->value_name("FILE")->required(), "the trace file");
+  add_capture_options(line);
   if (const auto stop = line.parse(arguments)) return *stop;
+  const auto limits = capture_options(line);
+  if (!limits) return report_usage("collect", limits.error());
   const auto interrupts = interrupts_as_fd();
   if (!interrupts) return report_error(interrupts.error());
   CollectorChannel channel{UniqueFd(channel_fd)};
@@ -43,13 +43,13 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!guard) return report_error(guard.error());
 
   RecordingOptions recording;
-  recording.seconds = seconds;
-  if (line.has("max-hits")) recording.max_hits = max_hits;
+  recording.seconds = limits->seconds;
+  recording.max_hits = limits->max_hits;
   recording.path = output;
   recording.overwrite = line.common().force;
   recording.interrupt_fd = interrupts->get();
   const auto result = record(*target, *plan, std::move(channel), recording,
-                             progress_printer(line.common(), seconds), [&](bool engine_finished) { (void)guard->restore(*target, !engine_finished); });
+                             progress_printer(line.common(), limits->seconds), [&](bool engine_finished) { (void)guard->restore(*target, !engine_finished); });
   if (!result) return report_error(result.error());
   if (!result->armed) {
     ::unlink(output.c_str());

@@ -97,6 +97,10 @@ ExitStatus report_usage(const std::string& command, const std::string& what) {
   return report_error({ErrorCode::usage, what, fmt::format("see whomap {} --help", command)});
 }
 
+ExitStatus report_usage(const std::string& command, const Error& error) {
+  return report_usage(command, error.remedy.empty() ? error.happened : fmt::format("{}; {}", error.happened, error.remedy));
+}
+
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text) {
   auto file = OutputFile::create(path, overwrite);
   if (!file) return tl::make_unexpected(file.error());

@@ -83,6 +83,7 @@ ExitStatus print_text(std::string_view text);
 ExitStatus report_error(const Error& error);
 /// The same for a usage error of a subcommand: adds where to find help.
 ExitStatus report_usage(const std::string& command, const std::string& what);
+ExitStatus report_usage(const std::string& command, const Error& error);
 
 /// Writes a result: to standard output when `path` is "-", else to a new private file.
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text);

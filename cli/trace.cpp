@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "cli/answer.h"
+#include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/live.h"
 #include "core/capture/code_guard.h"
@@ -17,21 +18,25 @@ namespace whomap::cli {
 namespace {
 
 struct TraceOptions {
-  std::string pid, syscalls, plan_file, output, format = "text", engine = "auto";
-  double seconds = 10;
-  std::uint64_t max_hits = 0;
+  std::string pid, plan_file, output, format, engine;
 };
 
 void add_options(CommandLine& line, TraceOptions& options) {
   line.options().add_options()
       ("pid,p", po::value(&options.pid)->value_name("PID")->required(), "the process that grows")
-      ("duration,d", po::value(&options.seconds)->value_name("SEC")->default_value(10, "10"), "how long to capture")
-      ("max-hits", po::value(&options.max_hits)->value_name("N"), "end after N captured calls")
       ("engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"), "auto or gdb")
-      ("syscalls", po::value(&options.syscalls)->value_name("LIST"), "which calls, default mmap,munmap,mremap,brk")
       ("plan", po::value(&options.plan_file)->value_name("FILE"), "use a saved plan (whomap plan --format json)")
       ("output,o", po::value(&options.output)->value_name("FILE"), "the trace file; - is standard output, then no answer is printed")
       ("format", po::value(&options.format)->value_name("NAME")->default_value("text"), "of the answer: text or json");
+  add_capture_options(line);
+}
+
+/// The answer from the trace that was just written, as whomap match gives it.
+ExitStatus print_answer(const std::string& path, AnswerShape shape, const CommonOptions& common) {
+  const auto answer = match_trace(path);
+  if (!answer) return report_error(answer.error());
+  if (auto wrote = write_answer(*answer, shape, "-", common); !wrote) return report_error(wrote.error());
+  return answer_status(*answer);
 }
 
 void say(const CommonOptions& common, const std::string& text) {
@@ -81,7 +86,9 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   for (const auto& line : gdb->status())
     if (line.value("hit_errors", 0) > 0)
       say(common, fmt::format("{} hits could not be recorded: {}", line.value("hit_errors", 0), line.value("first_hit_error", "")));
-  if (!result->armed && result->end.reason != "interrupted") {
+  if (!result->armed) {
+    if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
+    if (result->end.reason == "interrupted") return fail(ErrorCode::interrupted, "interrupted before the trace began");
     if (result->target) return tl::make_unexpected(*result->target);
     return tl::make_unexpected(gdb->diagnose());
   }
@@ -97,41 +104,31 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const CommonOptions& common = line.common();
   if (options.engine != "auto" && options.engine != "gdb")
     return report_usage("trace", fmt::format("the engine '{}' is not available, auto and gdb are", options.engine));
-  if (options.seconds <= 0 || options.seconds > 7 * 86400.0 || options.seconds != options.seconds)
-    return report_usage("trace", "-d takes seconds above 0 and up to a week");
-  if (line.has("max-hits") && options.max_hits == 0) return report_usage("trace", "--max-hits takes a number above 0");
-  if (!is_answer_format(options.format))
-    return report_usage("trace", fmt::format("--format is '{}', and must be text or json", options.format));
+  const auto limits = capture_options(line);
+  if (!limits) return report_usage("trace", limits.error());
+  const auto shape = answer_shape(options.format, {AnswerShape::text, AnswerShape::json});
+  if (!shape) return report_usage("trace", shape.error().happened);
   const auto pid = parse_pid(options.pid);
-  if (!pid) return report_error(pid.error());
-  PlanOptions plan_options;
-  if (line.has("syscalls")) {
-    auto watched = parse_syscalls(options.syscalls);
-    if (!watched) return report_error(watched.error());
-    plan_options.watched = std::move(*watched);
-  }
+  if (!pid) return report_usage("trace", pid.error());
 
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
-  const auto plan = plan_for(*target, options.plan_file, plan_options);
+  const auto plan = plan_for(*target, options.plan_file, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
   const auto interrupts = interrupts_as_fd();
   if (!interrupts) return report_error(interrupts.error());
 
   RecordingOptions recording;
-  recording.seconds = options.seconds;
-  if (line.has("max-hits")) recording.max_hits = options.max_hits;
+  recording.seconds = limits->seconds;
+  recording.max_hits = limits->max_hits;
   recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
   recording.overwrite = common.force;
   recording.interrupt_fd = interrupts->get();
   const auto result = trace_with_gdb(*target, *plan, recording, common);
   if (!result) return report_error(result.error());
-  const bool to_stdout = recording.path == "-";
   print_ending(common, recording.path, *result);
-  std::optional<ExitStatus> answered;
-  if (!to_stdout) answered = print_answer(recording.path, {}, options.format, "-", common);
-  if (const auto decided = recording_status(*result)) return *decided;
-  return answered.value_or(ExitStatus::done);
+  const ExitStatus answered = recording.path == "-" ? ExitStatus::done : print_answer(recording.path, *shape, common);
+  return recording_status(*result).value_or(answered);
 }
 
 }  // namespace

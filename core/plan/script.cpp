@@ -28,7 +28,6 @@ set follow-fork-mode parent
 set detach-on-fork on
 handle all nostop noprint pass
 handle SIGINT nostop noprint pass
-handle SIGTRAP nostop noprint pass
 )";
 
 /// JSON inside r'''...''': a raw string keeps JSON's backslashes, and the quote is written as an escape.

@@ -67,7 +67,9 @@ Snapshot snapshot_from_text(std::string_view text) {
   return snapshot;
 }
 
-Result<Snapshot> take_snapshot(const Target& target) {
+namespace {
+
+Result<Snapshot> take(const Target& target, bool with_smaps) {
   Snapshot snapshot;
   snapshot.time_ns = now_ns();
   const auto status = read_status(target.pid());
@@ -78,7 +80,9 @@ Result<Snapshot> take_snapshot(const Target& target) {
   auto maps = read_file(fmt::format("/proc/{}/maps", target.pid()));
   if (!maps) return tl::make_unexpected(maps.error());
   const auto mappings = static_cast<std::size_t>(std::count(maps->begin(), maps->end(), '\n'));
-  if (mappings > smaps_mapping_limit) {
+  if (!with_smaps) {
+    snapshot.without_smaps = "only maps was read";
+  } else if (mappings > smaps_mapping_limit) {
     snapshot.without_smaps = fmt::format("the process has {} mappings, and smaps is read up to {}", mappings,
                                          smaps_mapping_limit);
   } else if (auto smaps = read_file(fmt::format("/proc/{}/smaps", target.pid()))) {
@@ -95,6 +99,12 @@ Result<Snapshot> take_snapshot(const Target& target) {
   }
   return snapshot;
 }
+
+}  // namespace
+
+Result<Snapshot> take_snapshot(const Target& target) { return take(target, true); }
+
+Result<Snapshot> take_mapping_snapshot(const Target& target) { return take(target, false); }
 
 std::vector<AddressRange> mapped_addresses(const Snapshot& snapshot) {
   std::vector<AddressRange> ranges;

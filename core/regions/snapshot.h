@@ -49,6 +49,8 @@ inline constexpr std::size_t smaps_mapping_limit = 20000;
 /// Reads status, then smaps (maps where smaps is refused or there are too many mappings). Costs the target
 /// its mmap lock while the kernel walks its page tables.
 Result<Snapshot> take_snapshot(const Target& target);
+/// Reads status and maps only: cheap, and without resident sizes.
+Result<Snapshot> take_mapping_snapshot(const Target& target);
 
 /// From the saved text of /proc/PID/maps or /proc/PID/smaps; time_ns and totals stay unknown.
 Snapshot snapshot_from_text(std::string_view text);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,14 +41,15 @@ class Recorder {
       : target_(target), channel_(std::move(channel)), options_(options), writer_(std::move(writer)), stacks_(target) {}
 
   RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
-                      const std::function<void(bool engine_finished)>& let_go) {
+                      std::function<void(bool engine_finished)> let_go) {
+    let_go_ = std::move(let_go);
     channel_.say_ready();
     enter(Phase::arming, options_.patience_seconds);
     while (phase_ != Phase::over) {
       wait();
       progress_if_due(progress);
     }
-    let_go(result_.engine_finished);
+    release_target();
     write_names();
     finish();
     return std::move(result_);
@@ -70,6 +72,11 @@ class Recorder {
     if (phase_ == Phase::letting_go || phase_ == Phase::over) return;
     channel_.ask_for_end();
     enter(Phase::letting_go, options_.patience_seconds);
+  }
+
+  /// The engine's clean-up, once.
+  void release_target() {
+    if (const auto let_go = std::exchange(let_go_, nullptr)) let_go(result_.engine_finished);
   }
 
   void wait() {
@@ -113,7 +120,8 @@ class Recorder {
       return;
     }
     if (!*message) {
-      // The engine is gone without a word. The target runs on, so what grew can still be read.
+      // The engine is gone without a word: its breakpoints may be in the code, so that comes first.
+      release_target();
       if (phase_ == Phase::watching) take_last_snapshot();
       end("engine-died");
       phase_ = Phase::over;
@@ -217,6 +225,7 @@ class Recorder {
     keep(writer_.flush());
   }
 
+  std::function<void(bool)> let_go_;
   const Target& target_;
   CollectorChannel channel_;
   const RecordingOptions& options_;
@@ -236,11 +245,11 @@ class Recorder {
 Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
-                               const std::function<void(bool engine_finished)>& let_go) {
+                               std::function<void(bool engine_finished)> let_go) {
   auto writer = TraceWriter::create(options.path, options.overwrite,
                                     {target.identity(), plan, options.engine, WHOMAP_VERSION, now_ns()});
   if (!writer) return tl::make_unexpected(writer.error());
-  return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, let_go);
+  return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, std::move(let_go));
 }
 
 }  // namespace whomap

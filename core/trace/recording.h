@@ -40,11 +40,11 @@ struct RecordingResult {
 };
 
 /// Runs until time, hits, an interrupt, the end of the target or of the engine; then waits for the engine to
-/// let go, calls `let_go` (the engine's clean-up), symbolises, and finishes the file.
+/// let go, calls `let_go` (the engine's clean-up; at once when the engine died), symbolises, and finishes the file.
 /// Errors: the trace file cannot be created.
 Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
-                               const std::function<void(bool engine_finished)>& let_go);
+                               std::function<void(bool engine_finished)> let_go);
 
 }  // namespace whomap

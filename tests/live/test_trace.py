@@ -62,7 +62,7 @@ def test_names_the_leak_and_leaves_the_code_as_found(raw_mmap, tmp_path):
     leaks = 0
     # The library's own calls; stdio and the loader make others.
     stack_functions = {record["stack"]: [frame.get("function") for frame in record["frames"]]
-                       for record in records if record["type"] == "symbols"}
+                       for record in records if record.get("type") == "symbols"}
     for record in records:
         if record.get("type") != "event":
             continue
@@ -160,19 +160,31 @@ def test_script_for_gdb(raw_mmap, tmp_path, flags):
     assert differences(before, code_of(raw_mmap.pid)) == []
 
 
-def test_killed_gdb_leaves_a_running_target_with_its_code(raw_mmap, tmp_path):
-    """Ordinary breakpoints: when GDB dies, whomap puts the code back at once. (A hit in between would
-    still end the target; this target pauses 30 ms between its requests.)"""
-    before = code_of(raw_mmap.pid)
+SLOW_MAPPER = """
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+int main(void) {
+  puts("ready"); fflush(stdout);
+  for (;;) { mmap(NULL, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); poll(NULL, 0, 500); }
+}
+"""
+
+
+def test_killed_gdb_leaves_a_running_target_with_its_code(targets, compile_c, tmp_path):
+    """Ordinary breakpoints: when GDB dies, whomap puts the code back at once. (A hit before that would
+    end the target; this one makes a call every half second, and GDB is killed right after one.)"""
+    process = targets.start(compile_c(SLOW_MAPPER))
+    before = code_of(process.pid)
     trace = tmp_path / "t"
-    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-o", trace, "--syscalls", "mremap"],
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "-d", "60", "-o", trace],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints")
-    os.kill(int(status_field(raw_mmap.pid, "TracerPid")), signal.SIGKILL)
+    wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
+    os.kill(int(status_field(process.pid, "TracerPid")), signal.SIGKILL)
     out, err = tracer.communicate(timeout=60)
     assert "put back" in err
-    wait_until(lambda: is_running(raw_mmap.pid), "the target to run on")
-    assert differences(before, code_of(raw_mmap.pid)) == []
+    wait_until(lambda: is_running(process.pid), "the target to run on")
+    assert differences(before, code_of(process.pid)) == []
     assert read_trace(trace)[-1]["reason"] == "engine-died"
 
 
