@@ -16,7 +16,6 @@ from .status import StatusFile
 # After the breakpoints are out, threads that had already hit one are still reported to GDB; it has to
 # see these reports before it lets go, or a thread would go on behind half an instruction.
 SETTLE_SECONDS = 0.05
-UNEXPECTED_STOPS_LIMIT = 1000
 
 
 def start_time(pid):
@@ -43,6 +42,7 @@ class Session:
         self.breakpoints = []
         self.tracer = None
         self.ended = False
+        self.resumed = False
 
     def run(self):
         # Ctrl-C at the terminal reaches the collector too, and that ends the trace. GDB itself would
@@ -87,10 +87,21 @@ class Session:
         self.tracer.armed()
         self.status.write("armed", breakpoints=len(self.breakpoints))
 
+    def resume_command(self):
+        # A SIGTRAP that stops the target is none of GDB's breakpoints: the program raised it, with an int3 of
+        # its own or kill(), and gets it. (`handle SIGTRAP pass` is no way: GDB passes its own traps on then.)
+        try:
+            if self.resumed and int(gdb.parse_and_eval("$_siginfo.si_signo")) == signal.SIGTRAP:
+                return "signal SIGTRAP"
+        except gdb.error:
+            pass  # stopped by something that is no signal
+        self.resumed = True
+        return "continue"
+
     def run_target(self):
-        for _ in range(UNEXPECTED_STOPS_LIMIT):
+        while True:
             try:
-                gdb.execute("continue", to_string=True)
+                gdb.execute(self.resume_command(), to_string=True)
             except gdb.error as error:
                 if gdb.selected_inferior().pid:
                     self.status.write("failed", error=str(error).strip())
@@ -99,7 +110,6 @@ class Session:
                 self.let_go("exited")
             if self.has_execed():
                 self.let_go("exec")
-        self.let_go("stopped-too-often")
 
     def has_execed(self):
         for breakpoint_ in gdb.breakpoints() or ():

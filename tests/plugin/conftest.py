@@ -53,6 +53,13 @@ def fake_gdb():
     gdb.execute = execute
     gdb.selected_inferior = lambda: types.SimpleNamespace(pid=gdb.inferior_pid)
     gdb.selected_thread = lambda: types.SimpleNamespace(ptid=(7, 77, 0))
+    gdb.signal = 0  # that the program stopped with
+
+    def parse_and_eval(expression):
+        assert expression == "$_siginfo.si_signo"
+        return gdb.signal
+
+    gdb.parse_and_eval = parse_and_eval
     gdb.post_event = lambda event: event()
     return gdb
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import signal
 
 import pytest
 
@@ -107,6 +108,20 @@ def test_an_unexpected_stop_is_continued(gdb, session):
     with pytest.raises(Left):
         session.run()
     assert gdb.commands.count("continue") == 6
+
+
+def test_a_trap_of_the_programs_own_is_given_to_it(gdb, session):
+    def trap(command):
+        gdb.signal = signal.SIGTRAP
+        return ""
+
+    def end(command):
+        gdb.inferior_pid = 0
+        return ""
+    gdb.answers.update({"continue": trap, "signal": end})
+    with pytest.raises(Left):
+        session.run()
+    assert gdb.commands[-3:-1] == ["continue", "signal SIGTRAP"]
 
 
 @pytest.mark.parametrize("version, accepted", [("13.1", True), ("12.1", True), ("16.2.90.20250101-git", True),
