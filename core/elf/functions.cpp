@@ -7,6 +7,8 @@
 
 #include <gelf.h>
 
+#include "core/elf/go_functions.h"
+
 namespace whomap {
 namespace {
 
@@ -35,7 +37,12 @@ FunctionTable FunctionTable::read(std::shared_ptr<const Image> image) {
   const bool complete = !table.symbols_.empty();
   // .dynsym is a part of .symtab, where there is one.
   if (!complete) table.read_symbols(SHT_DYNSYM, BoundarySource::dynamic_symbol);
+  if (!complete) {
+    for (const GoFunction& each : read_go_functions(*table.image_))
+      table.symbols_.push_back({each.start, each.end, each.name, BoundarySource::go_table, false, true});
+  }
   table.give_sizes(complete);
+  std::sort(table.data_.begin(), table.data_.end(), [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
   return table;
 }
 
@@ -52,6 +59,10 @@ void FunctionTable::read_symbols(std::uint32_t section_type, BoundarySource sour
     for (std::size_t i = 0; i < data->d_size / sizeof(Elf64_Sym); ++i) {
       const Elf64_Sym& symbol = symbols[i];
       const auto type = ELF64_ST_TYPE(symbol.st_info);
+      if (type == STT_OBJECT && symbol.st_size != 0 && in_section(symbol.st_value)) {
+        data_.push_back({symbol.st_value, symbol.st_value + symbol.st_size});
+        continue;
+      }
       if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol.st_shndx == SHN_UNDEF) continue;
       if (symbol.st_value == 0 || symbol.st_value + symbol.st_size < symbol.st_value) continue;
       std::string_view name = symbol.st_name < names.size() ? names.substr(symbol.st_name) : std::string_view{};
@@ -140,9 +151,14 @@ std::optional<AddressRange> FunctionTable::gap_around(std::uint64_t vaddr) const
   return gap;
 }
 
-bool FunctionTable::is_code(std::uint64_t vaddr) const {
+bool FunctionTable::in_section(std::uint64_t vaddr) const {
   const auto section = last_before(sections_, vaddr);
   return section != sections_.end() && section->contains(vaddr);
+}
+
+bool FunctionTable::is_code(std::uint64_t vaddr) const {
+  const auto data = last_before(data_, vaddr);
+  return in_section(vaddr) && (data == data_.end() || !data->contains(vaddr));
 }
 
 std::vector<std::string_view> FunctionTable::names_at(std::uint64_t vaddr) const {

@@ -46,7 +46,8 @@ class FunctionTable {
   /// of its section, up to the next start. Empty when `vaddr` is in no executable section or segment.
   [[nodiscard]] std::optional<AddressRange> gap_around(std::uint64_t vaddr) const;
 
-  /// Is it in a section of instructions? Without section headers every executable segment counts.
+  /// Is it in a section of instructions and in no variable that a symbol puts there (tables of constants in
+  /// assembler code)? Without section headers every executable segment counts.
   [[nodiscard]] bool is_code(std::uint64_t vaddr) const;
 
   /// All names of the function that starts at `vaddr`, aliases included.
@@ -63,13 +64,14 @@ class FunctionTable {
 
   void read_symbols(std::uint32_t section_type, BoundarySource source);
   void read_code_sections();
+  [[nodiscard]] bool in_section(std::uint64_t vaddr) const;
   void give_sizes(bool complete);
 
   std::shared_ptr<const Image> image_;
   std::vector<Symbol> symbols_;         ///< sorted by start, the preferred name of an address first
   std::vector<FrameRange> frames_;      ///< sorted by start
   std::vector<AddressRange> sections_;  ///< executable sections (segments without section headers)
-  std::vector<std::string> owned_names_;
+  std::vector<AddressRange> data_;      ///< STT_OBJECT symbols in executable sections
   std::uint64_t longest_symbol_ = 0;
 };
 

@@ -66,7 +66,7 @@ std::vector<DispatcherCall> find_dispatcher_calls(const ModuleCode& module, cons
   const std::vector<std::uint64_t> slots = image == nullptr ? std::vector<std::uint64_t>{} : slots_for(module, *image, dispatcher);
   if (!own && slots.empty()) return calls;
 
-  std::vector<Reference> references = find_references(module, {}, slots);
+  std::vector<Reference> references = find_references(module, {.slots = slots});
   std::vector<AddressRange> entries;
   const auto add_entry = [&](std::uint64_t address) { entries.push_back({address, address + 1}); };
   if (own) add_entry(dispatcher.entry);
@@ -75,7 +75,7 @@ std::vector<DispatcherCall> find_dispatcher_calls(const ModuleCode& module, cons
     for (const std::uint64_t entry : stub_entries(module, each.address)) add_entry(entry);
   }
   std::sort(entries.begin(), entries.end(), [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
-  for (const Reference& each : find_references(module, entries, {})) references.push_back(each);
+  for (const Reference& each : find_references(module, {.targets = entries})) references.push_back(each);
 
   for (const Reference& each : references) {
     const auto bounds = module.bounds(each.address);

@@ -17,8 +17,6 @@ struct Dispatcher {
   std::string name;
   std::vector<std::string> aliases;      ///< names under which other modules import it
   Value parameter;                       ///< entry_register or entry_stack
-
-  bool operator==(const Dispatcher& other) const { return entry == other.entry && parameter == other.parameter; }
 };
 
 struct DispatcherCall {

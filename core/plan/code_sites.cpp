@@ -5,14 +5,11 @@
 #include <map>
 
 #include "core/plan/number_flow.h"
+#include "core/plan/plausibility.h"
 #include "core/plan/references.h"
 
 namespace whomap {
 namespace {
-
-/// Share of starting places in front of an instruction from which decoding must arrive at it, where no
-/// function boundary vouches for it. Measured on libc, libLLVM and node: see tests/unit/plan_scan_test.cpp.
-constexpr double convincing_convergence = 0.6;
 
 struct FunctionHits {
   CodeBounds bounds;
@@ -33,10 +30,12 @@ std::vector<AddressRange> interiors(const std::map<std::uint64_t, FunctionHits>&
 
 }  // namespace
 
-CodeSites find_code_sites(const ModuleCode& module) {
+CodeSites find_code_sites(ModuleCode& module) {
   CodeSites result;
+  const std::vector<std::uint64_t> places = find_system_call_bytes(module.view(), module.set());
+  module.find_called_entries(places);
   std::map<std::uint64_t, FunctionHits> functions;
-  for (const std::uint64_t address : find_system_call_bytes(module.view(), module.set())) {
+  for (const std::uint64_t address : places) {
     const auto bounds = module.bounds(address);
     if (!bounds || !module.is_instruction(address)) {
       ++result.rejected;
@@ -49,7 +48,7 @@ CodeSites find_code_sites(const ModuleCode& module) {
   if (functions.empty()) return result;
 
   std::map<std::uint64_t, std::vector<std::uint64_t>> entered;  // by function start
-  for (const Reference& each : find_references(module, interiors(functions), {})) {
+  for (const Reference& each : find_references(module, {.targets = interiors(functions), .branches = true})) {
     if (each.kind != Reference::Kind::jump && each.kind != Reference::Kind::branch) continue;
     const auto function = std::prev(functions.upper_bound(each.target));
     if (!function->second.bounds.range.contains(each.address)) entered[function->first].push_back(each.target);
@@ -71,8 +70,8 @@ CodeSites find_code_sites(const ModuleCode& module) {
       site.number = flow.before(address).registers[module.set().number_register];
       site.entry_jump = code.entry_jump;
       site.patched = !code.patched.empty();
-      if (module.functions() == nullptr)
-        site.doubtful = convergence(module.view(), module.set(), address) < convincing_convergence;
+      if (site.bounds.entry_by_call && !flow.reached_from_entry(address)) site.bounds.entry_known = false;
+      if (!site.bounds.entry_known || site.bounds.entry_by_call) site.doubtful = !looks_like_code(module.view(), module.set(), code, address);
       result.sites.push_back(std::move(site));
     }
   }

@@ -30,6 +30,6 @@ struct CodeSites {
   std::size_t rejected = 0;
 };
 
-CodeSites find_code_sites(const ModuleCode& module);
+CodeSites find_code_sites(ModuleCode& module);
 
 }  // namespace whomap

@@ -28,6 +28,26 @@ const ZydisDecoder& full_decoder() {
   return decoder;
 }
 
+/// Faults in user mode, or has not been emitted by compilers for x86-64.
+bool is_unusual(const ZydisDecodedInstruction& info, const ZydisDecodedOperand& first) {
+  if ((info.attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0 && info.mnemonic != ZYDIS_MNEMONIC_HLT) return true;
+  if (info.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR) return true;
+  switch (info.meta.category) {
+    case ZYDIS_CATEGORY_IO: case ZYDIS_CATEGORY_IOSTRINGOP: case ZYDIS_CATEGORY_INTERRUPT:
+      // Go writes its breakpoints as cd 03.
+      return info.mnemonic != ZYDIS_MNEMONIC_INT3 && !(info.mnemonic == ZYDIS_MNEMONIC_INT && first.imm.value.u == 3);
+    case ZYDIS_CATEGORY_DECIMAL: return true;
+    default: break;
+  }
+  switch (info.mnemonic) {
+    case ZYDIS_MNEMONIC_ENTER: case ZYDIS_MNEMONIC_XLAT: case ZYDIS_MNEMONIC_LOOP: case ZYDIS_MNEMONIC_LOOPE:
+    case ZYDIS_MNEMONIC_LOOPNE: case ZYDIS_MNEMONIC_JRCXZ: case ZYDIS_MNEMONIC_JECXZ: case ZYDIS_MNEMONIC_CMC:
+    case ZYDIS_MNEMONIC_STC: case ZYDIS_MNEMONIC_CLC: case ZYDIS_MNEMONIC_LAHF: case ZYDIS_MNEMONIC_SAHF:
+      return true;
+    default: return false;
+  }
+}
+
 RegisterNumber general(ZydisRegister reg) {
   const ZydisRegister wide = ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, reg);
   if (ZydisRegisterGetClass(wide) != ZYDIS_REGCLASS_GPR64) return no_register;
@@ -235,6 +255,7 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &info, operands.data())))
     return into;
   into.length = info.length;
+  into.unusual = is_unusual(info, operands[0]);
   const Operand first = info.operand_count_visible > 0 ? describe(operands[0]) : Operand{};
   const Operand second = info.operand_count_visible > 1 ? describe(operands[1]) : Operand{};
   set_flow(into, info, first);

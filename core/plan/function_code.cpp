@@ -148,17 +148,4 @@ bool decodes_to(const CodeView& view, const InstructionSet& set, std::uint64_t s
   return start + at == address;
 }
 
-double convergence(const CodeView& view, const InstructionSet& set, std::uint64_t address) {
-  const auto area = view.area(address);
-  if (!area) return 0;
-  const std::uint64_t reach = std::min<std::uint64_t>(std::uint64_t{2} * set.longest, address - area->start);
-  unsigned tried = 0;
-  unsigned arrived = 0;
-  for (std::uint64_t back = 1; back <= reach; ++back) {
-    ++tried;
-    if (decodes_to(view, set, address - back, address)) ++arrived;
-  }
-  return tried == 0 ? 1 : static_cast<double>(arrived) / tried;
-}
-
 }  // namespace whomap

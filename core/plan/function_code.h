@@ -36,8 +36,4 @@ FunctionCode decode_function(const CodeView& view, const InstructionSet& set, Ad
 /// inside other instructions.
 bool decodes_to(const CodeView& view, const InstructionSet& set, std::uint64_t start, std::uint64_t address);
 
-/// Of the `set.longest` * 2 places before `address`, the share from which decoding arrives at it: near 1 for an
-/// instruction, near 0 for bytes inside one.
-double convergence(const CodeView& view, const InstructionSet& set, std::uint64_t address);
-
 }  // namespace whomap

@@ -56,6 +56,7 @@ struct Instruction {
   std::uint8_t width = 8;       ///< bytes moved
   bool sign_extended = false;
   bool padding = false;         ///< does nothing: nop of any length
+  bool unusual = false;         ///< privileged, or of a kind that programs do not contain: more likely data
   std::uint8_t shift = 0;
   RegisterNumber destination = no_register;
   RegisterNumber source = no_register;

@@ -72,30 +72,51 @@ std::vector<std::int64_t> watched_numbers(const PlanOptions& options, const Inst
   return numbers;
 }
 
+/// The function that begins at `entry` and passes its parameter on to a system call or another dispatcher.
+Dispatcher dispatcher_at(const ModuleCode& code, std::uint64_t entry, const std::string& name, const Value& parameter) {
+  Dispatcher dispatcher{entry, name.empty() ? fmt::format("{:#x}", entry) : name, {}, parameter};
+  if (code.functions() != nullptr)
+    for (const std::string_view alias : code.functions()->names_at(entry - code.bias())) dispatcher.aliases.emplace_back(alias);
+  return dispatcher;
+}
+
+bool is_parameter(const Value& value) {
+  return value.kind() == Value::Kind::entry_register || value.kind() == Value::Kind::entry_stack;
+}
+
+/// Callers of the dispatchers, and of functions that only pass their own parameter on to one (Go's Syscall and
+/// RawSyscall6 over Syscall6).
+void add_callers(Plan& plan, const std::vector<LoadedCode>& loaded, std::vector<Dispatcher> dispatchers) {
+  constexpr std::size_t most_dispatchers = 32;  // each costs a pass over the modules that import it
+  for (std::size_t i = 0; i < dispatchers.size(); ++i) {
+    for (const LoadedCode& each : loaded) {
+      for (const DispatcherCall& call : find_dispatcher_calls(each.code, each.image.get(), dispatchers[i])) {
+        if (auto site = site_of(each.code, call, plan.watched)) plan.sites.push_back(std::move(*site));
+        if (!is_parameter(call.number) || !call.bounds.entry_known) continue;
+        Dispatcher wrapper = dispatcher_at(each.code, call.bounds.range.start, call.bounds.name, call.number);
+        const bool known = std::any_of(dispatchers.begin(), dispatchers.end(), [&](const Dispatcher& other) {
+          return other.entry == wrapper.entry && other.parameter.same_origin(wrapper.parameter);
+        });
+        if (!known && dispatchers.size() < most_dispatchers) dispatchers.push_back(std::move(wrapper));
+        else if (!known) plan.notes.push_back(fmt::format("more than {} functions pass a number on; callers of {} were not looked for", most_dispatchers, wrapper.name));
+      }
+    }
+  }
+}
+
 /// The sites of all this code, callers of dispatchers included; ids are given and addresses are unique.
-void add_sites(Plan& plan, const std::vector<LoadedCode>& loaded) {
+void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
   std::vector<Dispatcher> dispatchers;
-  for (const LoadedCode& each : loaded) {
+  for (LoadedCode& each : loaded) {
     for (const CodeSite& found : find_code_sites(each.code).sites) {
       auto site = site_of(each.code, found, plan.watched);
       if (!site) continue;
-      const auto kind = found.number.kind();
-      if (site->entry != 0 && (kind == Value::Kind::entry_register || kind == Value::Kind::entry_stack)) {
-        Dispatcher dispatcher{site->entry, site->symbol, {}, found.number};
-        if (each.code.functions() != nullptr)
-          for (const std::string_view name : each.code.functions()->names_at(site->entry_offset))
-            dispatcher.aliases.emplace_back(name);
-        if (dispatcher.name.empty()) dispatcher.name = fmt::format("{:#x}", site->entry);
-        if (std::find(dispatchers.begin(), dispatchers.end(), dispatcher) == dispatchers.end())
-          dispatchers.push_back(std::move(dispatcher));
-      }
+      if (site->entry != 0 && is_parameter(found.number))
+        dispatchers.push_back(dispatcher_at(each.code, site->entry, site->symbol, found.number));
       plan.sites.push_back(std::move(*site));
     }
   }
-  for (const Dispatcher& dispatcher : dispatchers)
-    for (const LoadedCode& each : loaded)
-      for (const DispatcherCall& call : find_dispatcher_calls(each.code, each.image.get(), dispatcher))
-        if (auto site = site_of(each.code, call, plan.watched)) plan.sites.push_back(std::move(*site));
+  add_callers(plan, loaded, std::move(dispatchers));
 
   std::stable_sort(plan.sites.begin(), plan.sites.end(),
                    [](const Site& a, const Site& b) { return a.syscall_address < b.syscall_address; });

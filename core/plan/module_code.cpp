@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/plan/references.h"
+
 namespace whomap {
 namespace {
 
@@ -35,7 +37,7 @@ std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
     if (const auto function = functions_->lookup(vaddr))
       return CodeBounds{{function->start + bias_, function->end + bias_}, std::string(function->name), true};
     const auto gap = functions_->gap_around(vaddr);
-    if (!gap) return std::nullopt;
+    if (!gap || !functions_->is_code(vaddr)) return std::nullopt;
     CodeBounds bounds{{gap->start + bias_, gap->end + bias_}, {}, false};
     bounds.range.start = std::max(bounds.range.start, area->start);
     bounds.range.end = std::min(bounds.range.end, area->end);
@@ -47,11 +49,35 @@ std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
       if (!head.instructions.empty() && head.instructions.back().next() == bounds.range.start && runs_on(head.instructions.back()))
         return CodeBounds{{head.range.start, bounds.range.end}, {}, true};
     }
+    narrow_to_called(bounds, address);
     return bounds;
   }
   const std::uint64_t start = address - area->start > sweep_before ? address - sweep_before : area->start;
   const std::uint64_t end = area->end - address > sweep_after ? address + sweep_after : area->end;
   return CodeBounds{{start, end}, {}, false};
+}
+
+void ModuleCode::narrow_to_called(CodeBounds& bounds, std::uint64_t address) const {
+  const auto next = std::upper_bound(called_entries_.begin(), called_entries_.end(), address);
+  if (next != called_entries_.end() && *next < bounds.range.end) bounds.range.end = *next;
+  if (next == called_entries_.begin() || *(next - 1) < bounds.range.start) return;
+  bounds.range.start = *(next - 1);
+  bounds.entry_known = bounds.entry_by_call = true;
+}
+
+void ModuleCode::find_called_entries(const std::vector<std::uint64_t>& addresses) {
+  ReferenceQuery query;
+  for (const std::uint64_t address : addresses) {
+    const auto around = bounds(address);
+    if (functions_ == nullptr || !around || around->entry_known) continue;
+    if (query.targets.empty() || query.targets.back().end <= around->range.start) query.targets.push_back(around->range);
+  }
+  std::vector<std::uint64_t> entries;
+  for (const Reference& each : find_references(*this, query))
+    if (each.kind == Reference::Kind::call) entries.push_back(each.target);
+  std::sort(entries.begin(), entries.end());
+  entries.erase(std::unique(entries.begin(), entries.end()), entries.end());
+  called_entries_ = std::move(entries);
 }
 
 const FunctionCode& ModuleCode::code(const CodeBounds& bounds) const {

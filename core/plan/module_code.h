@@ -23,6 +23,7 @@ struct CodeBounds {
   AddressRange range;
   std::string name;          ///< empty when unknown
   bool entry_known = false;  ///< range.start is a function's entry
+  bool entry_by_call = false;  ///< known only because it is called: what lies behind may be another function's
 };
 
 class ModuleCode {
@@ -42,6 +43,9 @@ class ModuleCode {
   /// there is data (read-only data in an executable segment).
   [[nodiscard]] std::optional<CodeBounds> bounds(std::uint64_t address) const;
 
+  /// Looks for direct calls into code that no function claims around these addresses: each shows an entry.
+  void find_called_entries(const std::vector<std::uint64_t>& addresses);
+
   /// The decoded code of these bounds; decoded once.
   const FunctionCode& code(const CodeBounds& bounds) const;
 
@@ -52,12 +56,15 @@ class ModuleCode {
   [[nodiscard]] std::string text(std::uint64_t address) const;
 
  private:
+  void narrow_to_called(CodeBounds& bounds, std::uint64_t address) const;
+
   CodeView view_;
   std::shared_ptr<const FunctionTable> functions_;
   const InstructionSet& set_;
   std::uint64_t bias_;
   std::string path_;
   std::string build_id_;
+  std::vector<std::uint64_t> called_entries_;  ///< ascending
   mutable std::map<std::pair<std::uint64_t, std::uint64_t>, FunctionCode> decoded_;  ///< by start and end
 };
 

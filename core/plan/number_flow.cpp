@@ -25,11 +25,13 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
     return (each.effect == Effect::add || each.effect == Effect::copy) && from_stack && !into_pointer;
   });
   find_leaders(entered_from_outside);
-  // Leaders that are reached already (entered from outside) start paths of their own.
-  std::vector<std::size_t> starts;
+  settle({0});
   for (const auto& [index, state] : leaders_)
-    if (state.reached) starts.push_back(index);
-  settle(std::move(starts));
+    if (state.reached) from_entry_.insert(index);
+  for (const std::uint64_t target : entered_from_outside)
+    if (const std::ptrdiff_t index = code.index_of(target); index >= 0) enter(static_cast<std::size_t>(index));
+  if (code.unresolved_jump)
+    for (const std::size_t index : std::vector(from_entry_.begin(), from_entry_.end())) if (index != 0) enter(index);
   // What no path from the entry reaches is entered in a way that is not seen: landing pads, code behind a
   // patched entry. Its registers hold anything.
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -39,11 +41,12 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
     std::size_t behind = i;
     while (behind < all.size() && all[behind].padding) ++behind;
     if (const auto target = leaders_.find(behind); behind != i && target != leaders_.end() && target->second.reached) continue;
-    const auto [leader, added] = leaders_.try_emplace(i);
-    if (leader->second.reached) continue;
-    leader->second = unknown_state();
-    settle({i});
+    if (!leaders_[i].reached) enter(i);
   }
+}
+
+void NumberFlow::enter(std::size_t leader) {
+  if (arrive(leader, unknown_state())) settle({leader});
 }
 
 MachineState NumberFlow::entry_state() const {
@@ -65,16 +68,13 @@ MachineState NumberFlow::unknown_state() const {
 
 void NumberFlow::find_leaders(std::span<const std::uint64_t> entered_from_outside) {
   leaders_[0] = entry_state();
-  const auto add = [&](std::uint64_t address, bool unknown) {
-    const std::ptrdiff_t index = code_.index_of(address);
-    if (index < 0) return;
-    const auto [leader, added] = leaders_.try_emplace(static_cast<std::size_t>(index));
-    if (unknown) leader->second = unknown_state();
+  const auto add = [&](std::uint64_t address) {
+    if (const std::ptrdiff_t index = code_.index_of(address); index >= 0) leaders_.try_emplace(static_cast<std::size_t>(index));
   };
   for (const Instruction& each : code_.instructions)
-    if (each.flow == Flow::jump || each.flow == Flow::branch) add(each.target, code_.unresolved_jump);
-  for (const std::uint64_t target : code_.jump_table_targets) add(target, false);
-  for (const std::uint64_t target : entered_from_outside) add(target, true);
+    if (each.flow == Flow::jump || each.flow == Flow::branch) add(each.target);
+  for (const std::uint64_t target : code_.jump_table_targets) add(target);
+  for (const std::uint64_t target : entered_from_outside) add(target);
 }
 
 template <class Visit>
@@ -234,11 +234,20 @@ void NumberFlow::apply(const Instruction& by, MachineState& state) const {
 MachineState NumberFlow::before(std::uint64_t address) const {
   const std::ptrdiff_t wanted = code_.index_of(address);
   if (wanted < 0) return unknown_state();
-  const auto leader = std::prev(leaders_.upper_bound(static_cast<std::size_t>(wanted)));  // index 0 is a leader
-  if (!leader->second.reached) return unknown_state();
-  MachineState state = leader->second;
-  for (std::size_t i = leader->first; i < static_cast<std::size_t>(wanted); ++i) apply(code_.instructions[i], state);
+  const std::size_t leader = leader_of(static_cast<std::size_t>(wanted));
+  MachineState state = leaders_.at(leader);
+  if (!state.reached) return unknown_state();
+  for (std::size_t i = leader; i < static_cast<std::size_t>(wanted); ++i) apply(code_.instructions[i], state);
   return state;
+}
+
+std::size_t NumberFlow::leader_of(std::size_t index) const {
+  return std::prev(leaders_.upper_bound(index))->first;  // index 0 always is a leader
+}
+
+bool NumberFlow::reached_from_entry(std::uint64_t address) const {
+  const std::ptrdiff_t index = code_.index_of(address);
+  return index >= 0 && from_entry_.contains(leader_of(static_cast<std::size_t>(index)));
 }
 
 }  // namespace whomap

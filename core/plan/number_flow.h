@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -33,10 +34,16 @@ class NumberFlow {
   /// The state before the instruction at `address`; all unknown when there is no instruction.
   [[nodiscard]] MachineState before(std::uint64_t address) const;
 
+  /// Is there a path from the function's first instruction to the one at `address`?
+  [[nodiscard]] bool reached_from_entry(std::uint64_t address) const;
+
  private:
   [[nodiscard]] MachineState entry_state() const;
   [[nodiscard]] MachineState unknown_state() const;
   void find_leaders(std::span<const std::uint64_t> entered_from_outside);
+  /// Other code comes to this leader, with anything in its registers.
+  void enter(std::size_t leader);
+  [[nodiscard]] std::size_t leader_of(std::size_t index) const;
   void settle(std::vector<std::size_t> pending);
   /// Merges into a leader's state; true when that changed it.
   bool arrive(std::size_t leader, const MachineState& state);
@@ -50,6 +57,7 @@ class NumberFlow {
   const FunctionCode& code_;
   const InstructionSet& set_;
   std::map<std::size_t, MachineState> leaders_;  ///< by index of the instruction that control can come to
+  std::set<std::size_t> from_entry_;             ///< leaders with a path from the entry
   bool stack_escapes_ = false;                   ///< an address on the stack is in use elsewhere
 };
 

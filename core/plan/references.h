@@ -16,11 +16,15 @@ struct Reference {
   Kind kind = Kind::call;
 };
 
-/// Direct calls, jumps and 32-bit branches into `targets` (ascending, disjoint), and calls and jumps through
-/// pointers in `slots` (ascending addresses). Found by their bytes and then decoded, so that the cost is a
-/// pass over the code.
-std::vector<Reference> find_references(const ModuleCode& module, const std::vector<AddressRange>& targets,
-                                       const std::vector<std::uint64_t>& slots);
+struct ReferenceQuery {
+  std::vector<AddressRange> targets{};   ///< of direct calls and jumps; ascending, disjoint
+  bool branches = false;               ///< also conditional branches into `targets`
+  std::vector<std::uint64_t> slots{};    ///< pointers that calls and jumps go through; ascending
+};
+
+/// References as asked for, ascending. Found by their bytes and then decoded, so that the cost is a pass over
+/// the module's code: 100 MB in some tens of milliseconds.
+std::vector<Reference> find_references(const ModuleCode& module, const ReferenceQuery& query);
 
 /// The places of system call instructions' bytes, which may lie inside other instructions.
 std::vector<std::uint64_t> find_system_call_bytes(const CodeView& view, const InstructionSet& set);

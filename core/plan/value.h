@@ -61,6 +61,11 @@ class Value {
   /// Only the low 32 bits of the entry's register or stack slot were taken.
   [[nodiscard]] bool low_half() const { return low_half_; }
 
+  /// Both are what the same register or stack word held at the entry.
+  [[nodiscard]] bool same_origin(const Value& other) const {
+    return kind_ == other.kind_ && register_ == other.register_ && offset_ == other.offset_;
+  }
+
   /// Keeps what is true on both paths.
   [[nodiscard]] Value merged(const Value& other) const;
   /// The same value after an instruction at `address` moved it, `width` bytes of it.
