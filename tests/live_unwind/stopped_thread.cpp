@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <thread>
@@ -17,12 +18,15 @@
 namespace whomap::test {
 namespace {
 
-/// The number of the system call that the thread is blocked in, -1 while it runs (man 5 proc_pid_syscall).
-long blocked_in(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/syscall");
-  std::string word;
-  file >> word;
-  return word.empty() || word == "running" ? -1 : std::stol(word);
+/// Is any thread of the process blocked in read()? man 5 proc_pid_syscall; the number of read is 0.
+bool blocked_in_read(pid_t pid) {
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+    std::ifstream file(task.path() / "syscall");
+    std::string word;
+    if (file >> word && word == "0") return true;
+  }
+  return false;
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& words) {
@@ -53,8 +57,7 @@ BlockedChild::BlockedChild(const std::vector<std::string>& command, const std::v
   from_child_ = out[0];
   for (char byte = 0; ::read(from_child_, &byte, 1) == 1 && byte != '\n';) line_ += byte;
   if (line_.empty()) return;
-  constexpr long read_number = 0;
-  while (blocked_in(pid_) != read_number && ::waitpid(pid_, nullptr, WNOHANG) == 0) std::this_thread::yield();
+  while (!blocked_in_read(pid_) && ::waitpid(pid_, nullptr, WNOHANG) == 0) std::this_thread::yield();
 }
 
 BlockedChild::~BlockedChild() {

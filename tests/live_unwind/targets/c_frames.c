@@ -27,7 +27,9 @@ __attribute__((noinline)) static int deep(int depth) {
     inlined_block(depth);
     return sink;
   }
-  return deep(depth - 1) + depth;
+  const int below = deep(depth - 1);
+  sink += below;  // keeps the compiler from making a loop of this
+  return below + depth;
 }
 
 __attribute__((noinline)) static int with_alloca(int size) {

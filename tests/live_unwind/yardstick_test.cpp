@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// whomap's stacks must be GDB's: same frames, functions, files, lines and inlined calls. Where GDB has none to
+// offer, the stack must be whole or say why it is not.
+#include <elf.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/symbols/symboliser.h"
+#include "gdb_backtrace.h"
+
+namespace whomap::test {
+namespace {
+
+bool has_program(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+std::string target(const std::string& name) { return std::string(TARGETS "/") + name; }
+
+void expect_equal(const Comparison& comparison) {
+  EXPECT_TRUE(comparison.differences.empty()) << ::testing::PrintToString(comparison.differences) << "\nwhomap:\n"
+                                              << to_text(comparison.ours) << "\nGDB:\n" << to_text(comparison.theirs);
+  EXPECT_EQ(comparison.truncated, "");
+  EXPECT_FALSE(comparison.guessed);
+  EXPECT_GT(comparison.theirs.size(), 2U) << "GDB gave no stack";
+}
+
+bool has_function(const Comparison& comparison, const std::string& name) {
+  return std::any_of(comparison.ours.begin(), comparison.ours.end(),
+                     [&](const GdbFrame& frame) { return frame.name == name; });
+}
+
+struct Case {
+  std::string name;
+  std::vector<std::string> command;
+  std::string function;  ///< must be on the stack; an empty one need not
+};
+
+void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+
+class Yardstick : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Yardstick, EqualsGdb) {
+  if (!has_program("gdb")) GTEST_SKIP() << "needs gdb";
+  if (!has_program(GetParam().command[0])) GTEST_SKIP() << "needs " << GetParam().command[0];
+  const BlockedChild child(GetParam().command);
+  ASSERT_EQ(child.line(), "blocked");
+  const Comparison comparison = compare_with_gdb(child.pid(), child.pid(), look_at(child.pid()));
+  expect_equal(comparison);
+  EXPECT_TRUE(GetParam().function.empty() || has_function(comparison, GetParam().function));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Targets, Yardstick,
+    ::testing::Values(Case{"Deep", {target("c_frames"), "deep", "1000"}, "inlined_block"},
+                      Case{"Alloca", {target("c_frames"), "alloca"}, "with_alloca"},
+                      Case{"Vla", {target("c_frames"), "vla"}, "with_vla"},
+                      Case{"Alignment", {target("c_frames"), "align"}, "with_alignment"},
+                      Case{"Signal", {target("c_frames"), "signal"}, "interrupted"},
+                      Case{"FaultAtFirstInstruction", {target("c_frames"), "fault"}, "faults"},
+                      Case{"Unoptimised", {target("c_frames_unoptimised"), "signal"}, "on_signal"},
+                      Case{"Static", {target("c_frames_static"), "signal"}, "interrupted"},
+                      Case{"StaticWithoutIndex", {target("c_frames_static_no_index"), "signal"}, "interrupted"},
+                      Case{"DebugFrameOnly", {target("c_frames_debug_frame"), "alloca"}, "with_alloca"},
+                      Case{"Cpp", {target("cpp_frames")}, "arena::Pool<long, 16>::grow"},
+                      Case{"CppWithoutDebugInfo", {target("cpp_frames_no_debug")}, "arena::Pool<long, 16>::grow"},
+                      Case{"DebianPython", {"/usr/bin/python3", TARGET_SOURCES "/python_frames.py"}, ""},
+                      Case{"PathPython", {"python3", TARGET_SOURCES "/python_frames.py"}, ""}),
+    [](const auto& parameter) { return parameter.param.name; });
+
+TEST(YardstickThread, EqualsGdb) {
+  if (!has_program("gdb")) GTEST_SKIP() << "needs gdb";
+  const BlockedChild child({target("c_frames"), "thread"});
+  ASSERT_EQ(child.line(), "blocked");
+  pid_t thread = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(child.pid()) + "/task"))
+    thread = std::max(thread, std::stoi(task.path().filename()));
+  ASSERT_NE(thread, child.pid());
+  expect_equal(compare_with_gdb(child.pid(), thread, look_at(thread)));
+}
+
+TEST(AlternateStack, TheInterruptedStackIsNamedAsTheReason) {
+  const BlockedChild child({target("c_frames"), "altstack"});
+  ASSERT_EQ(child.line(), "blocked");
+  const Code code = code_of(child.pid());
+  const StoppedThread thread = look_at(child.pid());
+  const UnwoundStack stack = Unwinder(code.modules).unwind(thread.registers, thread.stack);
+  EXPECT_GE(stack.frames.size(), 4U);
+  EXPECT_NE(stack.truncated.find("outside the copy"), std::string::npos) << stack.truncated;
+}
+
+UnwoundStack unwind_blocked(const std::string& program, const std::string& kind, std::size_t most = 1 << 20) {
+  const BlockedChild child({program, kind});
+  if (child.line() != "blocked") return {};
+  const Code code = code_of(child.pid());
+  const StoppedThread thread = look_at(child.pid(), most);
+  Unwinder unwinder(code.modules);
+  unwinder.set_other_code(code.other);
+  return unwinder.unwind(thread.registers, thread.stack);
+}
+
+TEST(CutCopy, SaysWhereItEnds) {
+  const UnwoundStack whole = unwind_blocked(target("c_frames"), "deep");
+  const UnwoundStack cut = unwind_blocked(target("c_frames"), "deep", 1024);
+  EXPECT_EQ(whole.truncated, "");
+  EXPECT_LT(cut.frames.size(), whole.frames.size());
+  EXPECT_EQ(cut.truncated.rfind("copy ended at 0x", 0), 0U) << cut.truncated;
+}
+
+TEST(NoSectionHeaders, AreNotNeeded) {
+  const std::string stripped = target("c_frames") + "_no_sections";
+  std::filesystem::copy_file(target("c_frames"), stripped, std::filesystem::copy_options::overwrite_existing);
+  {
+    std::fstream file(stripped, std::ios::in | std::ios::out | std::ios::binary);
+    Elf64_Ehdr header;
+    file.read(reinterpret_cast<char*>(&header), sizeof header);
+    header.e_shoff = 0;
+    header.e_shnum = 0;
+    header.e_shstrndx = 0;
+    file.seekp(0);
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  }
+  const UnwoundStack with = unwind_blocked(target("c_frames"), "signal");
+  const UnwoundStack without = unwind_blocked(stripped, "signal");
+  EXPECT_EQ(without.truncated, "");
+  ASSERT_EQ(without.frames.size(), with.frames.size());
+  for (std::size_t i = 0; i < with.frames.size(); ++i)
+    EXPECT_EQ(without.frames[i].offset, with.frames[i].offset) << "frame " << i;
+  std::filesystem::remove(stripped);
+}
+
+TEST(FramePointers, LeadThroughCodeWithoutUnwindInfoAndAreMarkedGuessed) {
+  const BlockedChild child({target("c_frames_frame_pointer"), "alloca"});
+  ASSERT_EQ(child.line(), "blocked");
+  const Comparison comparison = compare_with_gdb(child.pid(), child.pid(), look_at(child.pid()));
+  EXPECT_TRUE(comparison.guessed);
+  EXPECT_TRUE(has_function(comparison, "with_alloca")) << to_text(comparison.ours);
+  EXPECT_TRUE(has_function(comparison, "main")) << to_text(comparison.ours);
+  EXPECT_TRUE(comparison.differences.empty()) << ::testing::PrintToString(comparison.differences);
+}
+
+}  // namespace
+}  // namespace whomap::test
