@@ -23,22 +23,26 @@ class SymbolTable {
   /// Reads .symtab of the image, or else of its separate debug file, and .dynsym.
   explicit SymbolTable(const Image& image);
 
-  /// The symbol that covers `address`, nullptr when none provably does. A symbol with a size covers
-  /// just that; one without covers its FDE. A function start of .eh_frame between a symbol and the
-  /// address refutes the symbol: the address is then in a function whose name is not in the file.
+  /// The symbol that covers `address`, nullptr when none provably does: then the address is in a function
+  /// whose name is not in the file. A symbol with a size covers just that. One without covers its FDE; a
+  /// function start of .eh_frame between it and the address refutes it. (A size is not refuted that way: of
+  /// 250,000 functions in Debian 12's libraries 5 have two FDEs, such as glibc's clone, and all are right.)
   [[nodiscard]] const FunctionSymbol* find(std::uint64_t address) const;
 
  private:
+  struct Entry : FunctionSymbol {
+    bool complete = false;  ///< from .symtab, which names static functions too
+    bool global_function = false;
+    bool local_function = false;
+    std::uint64_t section_end = 0;
+  };
   void read(Elf* elf, Elf_Scn* section, bool complete);
   void read_all(const Image& symbols, unsigned section_type);
   void keep_preferred();
   [[nodiscard]] bool fde_start_in(std::uint64_t after, std::uint64_t up_to) const;
   [[nodiscard]] const AddressRange* fde_at(std::uint64_t address) const;
+  [[nodiscard]] bool covers_without_size(const Entry& entry, std::uint64_t address) const;
 
-  struct Entry : FunctionSymbol {
-    bool complete = false;  ///< from .symtab, which names static functions too
-    std::uint64_t section_end = 0;
-  };
   std::vector<Entry> entries_;  ///< sorted by start, one for each
   std::vector<AddressRange> fdes_;
   std::uint64_t largest_size_ = 0;
