@@ -63,7 +63,8 @@ Snapshot snapshot_from_text(std::string_view text) {
   add_text(snapshot, text);
   const bool any_rss = std::any_of(snapshot.regions.begin(), snapshot.regions.end(),
                                    [](const Region& region) { return region.rss.has_value(); });
-  if (!any_rss) snapshot.without_smaps = "the text is that of maps, which has no resident sizes";
+  if (!any_rss && !snapshot.regions.empty())
+    snapshot.without_smaps = "the text is that of maps, which has no resident sizes";
   return snapshot;
 }
 

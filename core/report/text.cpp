@@ -125,9 +125,10 @@ class TextReport {
   }
 
   void frames(const StackAnswer& row) {
-    if (row.stack.frames.empty() && !row.stack.truncated) out_ += "     (no frames)\n";
+    if (row.stack.frames.empty() && !row.stack.truncated) out_ += "       (no frames)\n";
     for (std::size_t i = 0; i < row.stack.frames.size(); ++i) frame(row, i);
-    if (row.stack.truncated) out_ += wrap(printable("     stack ends here: " + *row.stack.truncated), width_, 7);
+    if (row.stack.truncated)
+      out_ += "       " + wrap(printable("the stack ends here: " + *row.stack.truncated), width_, 9, 7);
   }
 
   void frame(const StackAnswer& row, std::size_t index) {
@@ -196,7 +197,7 @@ class TextReport {
     out_ += paint_.bold(fmt::format("Not explained by any captured call: {}", bytes_text(answer_.growth.unexplained_bytes))) +
             "\n";
     for (const Unexplained& part : answer_.unexplained)
-      out_ += wrap(fmt::format("  {:>9}  {}", bytes_text(part.bytes), part.reason), width_, 13);
+      out_ += fmt::format("  {:>9}  ", bytes_text(part.bytes)) + wrap(printable(part.reason), width_, 13, 13);
     out_ += '\n';
   }
 

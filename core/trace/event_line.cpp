@@ -99,7 +99,7 @@ std::optional<TraceEvent> parse_event_line(std::string_view line) {
   }
   if (!scan.literal(",\"result\":") || !scan.quoted_hex(call.result) || !scan.literal(",\"site\":") ||
       !scan.decimal(call.site) || !scan.literal(",\"stack\":") || !scan.decimal(event.stack) ||
-      !scan.literal("}") || !scan.done() || call.exit_ns < call.enter_ns)
+      !scan.literal("}") || !scan.done() || call.exit_ns < call.enter_ns || call.tid < 0 || call.number < 0)
     return std::nullopt;
   return event;
 }

@@ -54,10 +54,11 @@ InputKind input_kind(std::string_view start) {
   if (start.starts_with("\x1f\x8b")) return InputKind::gzip;
   if (start.starts_with("\x7f" "ELF")) return InputKind::elf;
   if (start.starts_with("PERFILE2")) return InputKind::perf_data;
-  if (is_binary(start)) return InputKind::binary;
   const std::size_t content = start.find_first_not_of(" \t\r\n");
   if (content == std::string_view::npos) return InputKind::text;
+  // Before the look for binary bytes: damage further down does not make a trace another kind of file.
   if (start[content] == '{') return json_kind(start.substr(content));
+  if (is_binary(start)) return InputKind::binary;
   if (parse_maps(std::string(first_line(start)) + "\n").vmas.size() == 1)
     return second_line(start).starts_with("Size:") ? InputKind::smaps : InputKind::maps;
   if (holds(start, "Syscall returned: rax") || (holds(start, "#0  0x") && holds(start, " in ")))

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <random>
+
+#include "tests/unit/match_fixture.h"
+
+namespace whomap {
+namespace {
+
+class Match : public MatchTest {};
+
+bool says(const Answer& answer, std::string_view part) { return answer.verdict_text.find(part) != std::string::npos; }
+
+// D02: four raw mmaps below an older neighbour, merged by the kernel into one region.
+TEST_F(Match, MergedMappingsAreTheirStacks) {
+  constexpr std::uint64_t end = area + 100 * mib;
+  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libleak.so", "leak"}, {"app", "main"}})};
+  snapshots_.push_back(snapshot(region(end - (12 << 10), end, 12 << 10), 0, mib));
+  std::uint64_t at = end - (12 << 10);
+  std::uint64_t ms = 1000;
+  for (const std::uint64_t kib : {64, 128, 192, 256}) {
+    at -= kib << 10;
+    mmap(at, kib << 10, 1, ms += 2000);
+  }
+  snapshots_.push_back(snapshot(region(at, end, 652 << 10), 10'000, 2 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.mapped_bytes, 640U << 10);
+  EXPECT_EQ(answer.growth.explained_bytes, 640U << 10);
+  EXPECT_EQ(answer.verdict_class, "leak");
+  EXPECT_TRUE(says(answer, "leak (libleak.so)")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "4 mmap calls")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "cannot tell a leak from a cache")) << answer.verdict_text;
+  ASSERT_EQ(answer.stacks.size(), 1U);
+  EXPECT_EQ(answer.stacks[0].live_calls, 4U);
+  EXPECT_EQ(answer.stacks[0].resident_bytes, 640U << 10);
+  EXPECT_DOUBLE_EQ(answer.stacks[0].share, 1.0);
+  EXPECT_DOUBLE_EQ(answer.stacks[0].bytes_per_minute, 6.0 * (640 << 10));
+  ASSERT_EQ(answer.regions.size(), 1U);
+  EXPECT_EQ(answer.regions[0].size_delta, 640 << 10);
+  EXPECT_EQ(answer.regions[0].rss_delta, 640 << 10);
+  EXPECT_EQ(answer.regions[0].stacks, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(answer_status(answer), ExitStatus::done);
+}
+
+// D04: a split is no growth.
+TEST_F(Match, ASplitRegionGrewNothing) {
+  const std::uint64_t end = area + (std::uint64_t{6156} << 10);
+  snapshots_.push_back(snapshot(region(area, end, 6144 << 10), 0, 6 * mib));
+  std::string text;
+  for (std::uint64_t at = area; at < end; at += 2052 << 10)
+    text += region(at, at + (16 << 10), 16 << 10) + region(at + (16 << 10), at + (2052 << 10), 2036 << 10);
+  snapshots_.push_back(snapshot(text, 10'000, 6 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.mapped_bytes, 0U);
+  EXPECT_EQ(answer.verdict_class, "not-growing");
+  EXPECT_EQ(answer_status(answer), ExitStatus::negative);
+}
+
+// A slow leak beside balanced traffic through the same function, 200 times as many bytes.
+TEST_F(Match, ALeakInBalancedTraffic) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "get_buffer"}, {"app", "main"}}),
+             make_stack(2, {{"libc.so.6", "munmap"}, {"app", "put_buffer"}, {"app", "main"}})};
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
+  std::uint64_t leaked = 0;
+  for (std::uint64_t ms = 1; ms < 9'900; ms += 5) {
+    const std::uint64_t scratch = area + 50 * mib;
+    mmap(scratch, 64 * page, 1, ms);
+    munmap(scratch, 64 * page, 2, ms + 1);
+    if (ms % 100 == 1) mmap(area + page * 16 * leaked++, 16 * page, 1, ms + 2);
+  }
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page) + region(area, area + leaked * 16 * page, leaked * page), 10'000,
+                                8 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "leak");
+  EXPECT_TRUE(says(answer, "get_buffer (app)")) << answer.verdict_text;
+  EXPECT_EQ(answer.stacks[0].growth_bytes, leaked * 16 * page);
+  EXPECT_EQ(answer.stacks[0].resident_bytes, leaked * page);
+  EXPECT_EQ(answer.stacks[1].verdict, "not-growing");
+}
+
+TEST_F(Match, BalancedTrafficIsChurn) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_mmap"}, {"app", "get"}}),
+             make_stack(2, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_munmap"}, {"app", "put"}}),
+             make_stack(3, {{"libc.so.6", "mmap64"}, {"app", "get2"}})};
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
+  for (std::uint64_t ms = 1; ms < 9'900; ms += 5) {
+    mmap(area, 64 * page, ms % 2 == 0 ? 1 : 3, ms);
+    munmap(area, 64 * page, 2, ms + 1);
+  }
+  mmap(area, 64 * page, 3, 9'999);  // on its way when the snapshot was taken
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page) + region(area, area + 64 * page, page), 10'000, mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "churn") << answer.verdict_text;
+  EXPECT_EQ(answer_status(answer), ExitStatus::negative);
+  for (const StackAnswer& row : answer.stacks) {
+    const std::string expected = row.stack.id == 1 ? "pass-through" : row.stack.id == 3 ? "churn" : "not-growing";
+    EXPECT_EQ(row.verdict, expected) << row.stack.id;
+  }
+}
+
+TEST_F(Match, TheFirstInvestigation) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_orig_mmap_syscall"}, {"libucs.so.0", ""},
+                            {"libucs.so.0", "ucs_mpool_grow"}, {"libucs.so.0", "ucs_mpool_get_grow"}, {"libucs.so.0", ""},
+                            {"libucm.so.0", "ucm_event_dispatch"}, {"libucm.so.0", "ucm_munmap"}, {"app", "scratch_put"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 50; ++i) mmap(area + i * mib, mib, 1, 100 + i * 190);
+  snapshots_.push_back(snapshot(region(area, area + 50 * mib, 50 * mib), 10'000, 51 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "leak");
+  EXPECT_TRUE(says(answer, "ucs_mpool_grow (libucs.so.0) maps memory that stays mapped")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "made inside ucm_munmap")) << answer.verdict_text;
+}
+
+TEST_F(Match, HeapGrownByBrk) {
+  constexpr std::uint64_t heap = 0x550000000000;
+  stacks_ = {make_stack(1, {{"libc.so.6", "__brk"}, {"libc.so.6", "sbrk"}, {"libc.so.6", "sysmalloc"}, {"libc.so.6", "malloc"},
+                            {"app", "fill"}})};
+  snapshots_.push_back(snapshot(region(heap, heap + mib, mib, "[heap]"), 0, mib));
+  for (std::uint64_t i = 0; i < 20; ++i) call(12, {heap + mib + (i + 1) * 0x21000}, heap + mib + (i + 1) * 0x21000, 1, 400 * i);
+  call(12, {heap + (mib << 20)}, heap + mib + 20 * 0x21000, 1, 9'000);  // refused
+  const std::uint64_t end = heap + mib + 20 * 0x21000;
+  snapshots_.push_back(snapshot(region(heap, end, end - heap, "[heap]"), 10'000, 4 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.unexplained_bytes, 0U);
+  EXPECT_EQ(answer.verdict_class, "malloc");
+  EXPECT_TRUE(says(answer, "fill (app) allocates through malloc")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "heap profiler")) << answer.verdict_text;
+  EXPECT_EQ(answer.failed_calls, 1U);
+  EXPECT_EQ(answer.regions[0].kind, "heap");
+}
+
+// D03: stacks of threads that exited and were never joined.
+TEST_F(Match, StacksOfExitedThreads) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"libc.so.6", "allocate_stack"}, {"libc.so.6", "pthread_create"},
+                            {"app", "attach_interrupt"}})};
+  snapshots_.push_back(snapshot("", 0, mib, 0, 7));
+  constexpr std::uint64_t size = 8 * mib + page;
+  std::string text;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    mmap(area + i * size, size, 1, 100 + i * 480);
+    text += region(area + i * size, area + i * size + page, 0, "", "---p") +
+            region(area + i * size + page, area + (i + 1) * size, 8192);
+  }
+  snapshots_.push_back(snapshot(text, 10'000, 2 * mib, 0, 7));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "thread-stacks");
+  EXPECT_TRUE(says(answer, "attach_interrupt")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "7 before, 7 after")) << answer.verdict_text;
+  EXPECT_EQ(answer.regions[0].kind, "thread-stack");
+  EXPECT_EQ(answer.growth.unexplained_bytes, 0U);
+}
+
+// D05 (b): an older reservation filled by touching; no call is hit.
+TEST_F(Match, AReservationBeingFilled) {
+  snapshots_.push_back(snapshot(region(area, area + 64 * mib, 0, "", "---p"), 0, mib));
+  snapshots_.push_back(snapshot(region(area, area + 40 * mib, 40 * mib) + region(area + 40 * mib, area + 64 * mib, 0, "", "---p"),
+                                10'000, 41 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "reservation");
+  EXPECT_TRUE(says(answer, "RssAnon grew by 40 MiB")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "glibc-arena")) << answer.verdict_text;
+  EXPECT_EQ(answer_status(answer), ExitStatus::done);
+}
+
+TEST_F(Match, AddressesReservedWithoutAccess) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "reserve"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  call(9, {0, 1024 * mib, 0, 0x4022, ~std::uint64_t{0}, 0}, area, 1, 500);
+  snapshots_.push_back(snapshot(region(area, area + 1024 * mib, 0, "", "---p"), 10'000, mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "reservation");
+  EXPECT_TRUE(says(answer, "reserve (app)")) << answer.verdict_text;
+}
+
+TEST_F(Match, FilePagesBecomingResident) {
+  const auto file = [&](std::uint64_t rss) {
+    return fmt::format("{:x}-{:x} r--s 00000000 08:01 77 /data/index\nRss: {} kB\n", area, area + 100 * mib, rss / 1024);
+  };
+  snapshots_.push_back(snapshot(file(mib), 0, mib, mib));
+  snapshots_.push_back(snapshot(file(80 * mib), 10'000, mib, 80 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "file-pages");
+  EXPECT_TRUE(says(answer, "/data/index")) << answer.verdict_text;
+}
+
+TEST_F(Match, AllGrowthAtTheStartIsAPlateau) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "warm_up"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 10; ++i) mmap(area + i * mib, mib, 1, 10 + i);
+  snapshots_.push_back(snapshot(region(area, area + 10 * mib, 10 * mib), 60'000, 11 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "plateau");
+  EXPECT_EQ(answer_status(answer), ExitStatus::done);
+}
+
+TEST_F(Match, NoSiteWasHit) {
+  snapshots_.push_back(snapshot("", 0, mib));
+  snapshots_.push_back(snapshot(region(area, area + 10 * mib, 10 * mib), 10'000, 11 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "no-site");
+  EXPECT_TRUE(says(answer, "no watched instruction was hit")) << answer.verdict_text;
+  EXPECT_EQ(answer.growth.unexplained_bytes, 10 * mib);
+  ASSERT_EQ(answer.unexplained.size(), 1U);
+  EXPECT_EQ(answer_status(answer), ExitStatus::negative);
+}
+
+TEST_F(Match, WhatNoStackExplainsIsSaidByKind) {
+  constexpr std::uint64_t stack_end = 0x7ffc00000000;
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot(region(stack_end - mib, stack_end, page, "[stack]"), 0, mib));
+  for (std::uint64_t i = 0; i < 4; ++i) mmap(area + i * mib, mib, 1, 2000 * i + 5);
+  snapshots_.push_back(snapshot(region(area, area + 6 * mib, mib) + region(stack_end - 4 * mib, stack_end, 4 * mib, "[stack]"),
+                                10'000, 8 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.mapped_bytes, 9 * mib);
+  EXPECT_EQ(answer.growth.explained_bytes, 4 * mib);
+  ASSERT_EQ(answer.unexplained.size(), 2U);
+  EXPECT_EQ(answer.unexplained[0].bytes, 3 * mib);
+  EXPECT_NE(answer.unexplained[0].reason.find("stack"), std::string::npos);
+  EXPECT_EQ(answer.unexplained[1].bytes, 2 * mib);
+  EXPECT_TRUE(says(answer, "not explained by any captured call")) << answer.verdict_text;
+}
+
+TEST_F(Match, GrowsDownMappingsExplainWhatTheyGrewBy) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "stack_maker"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  call(9, {0, 64 * page, 3, 0x122, ~std::uint64_t{0}, 0}, area + mib, 1, 500);
+  snapshots_.push_back(snapshot(region(area, area + mib + 64 * page, mib), 10'000, 2 * mib));
+  EXPECT_EQ(match().growth.unexplained_bytes, 0U);
+}
+
+TEST_F(Match, SharedSegmentsAreAsLongAsTheMapsSay) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "shmat"}, {"app", "attach"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  call(30, {7, 0, 0}, area, 1, 500);
+  call(30, {8, 0, 0}, area + 100 * mib, 1, 600);  // gone again, its shmdt was not captured
+  snapshots_.push_back(snapshot(fmt::format("{:x}-{:x} rw-s 00000000 00:01 7 /SYSV00000000 (deleted)\nRss: 4 kB\n", area,
+                                            area + 3 * mib), 10'000, mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.explained_bytes, 3 * mib);
+  ASSERT_FALSE(answer.notes.empty());
+  EXPECT_NE(answer.notes.back().find("1 attached shared memory segment"), std::string::npos);
+}
+
+TEST_F(Match, WithoutSmapsResidentIsUnknown) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 1, 10);
+  snapshots_.push_back(snapshot(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + mib), 10'000, 2 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.stacks[0].resident_bytes, std::nullopt);
+  EXPECT_EQ(answer.regions[0].rss_delta, std::nullopt);
+}
+
+TEST_F(Match, CallsAfterTheLastSnapshotDoNotUndoIt) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 1, 10);
+  munmap(area, mib, 1, 10'500);
+  snapshots_.push_back(snapshot(region(area, area + mib, mib), 10'000, 2 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.explained_bytes, mib);
+  EXPECT_NE(answer.notes.back().find("1 event after the last snapshot"), std::string::npos);
+}
+
+TEST_F(Match, EventsOutOfOrderInTheFile) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}), make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 2, 30);
+  munmap(area, mib, 1, 20);
+  mmap(area, mib, 1, 10);
+  snapshots_.push_back(snapshot(region(area, area + mib, mib), 10'000, 2 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.stacks[0].stack.id, 2U);
+  EXPECT_EQ(answer.stacks[0].growth_bytes, mib);
+}
+
+TEST_F(Match, DifferentCallsOfOneStackAreRowsOfTheirOwn) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"app", "dispatch"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 1, 10, 5);
+  mmap(area + mib, mib, 1, 20, 6);
+  call(25, {area, mib, 4 * mib, 1}, area + 16 * mib, 1, 30, 6);
+  call(9, {0, mib, 3, 0x22}, static_cast<std::uint64_t>(-12), 1, 40, 6);
+  snapshots_.push_back(snapshot(region(area + mib, area + 2 * mib, 0) + region(area + 16 * mib, area + 20 * mib, 0), 10'000, 2 * mib));
+  const Answer answer = match();
+  ASSERT_EQ(answer.stacks.size(), 2U);
+  EXPECT_EQ(answer.stacks[0].syscall, 25);
+  EXPECT_EQ(answer.stacks[0].growth_bytes, 3 * mib);
+  EXPECT_EQ(answer.stacks[1].syscall, 9);
+  EXPECT_EQ(answer.stacks[1].growth_bytes, 2 * mib);
+  EXPECT_EQ(answer.stacks[1].count, 2U);
+  EXPECT_EQ(answer.stacks[1].failed, 1U);
+  EXPECT_EQ(answer.stacks[1].threads, 2U);
+  EXPECT_EQ(answer.stacks[1].first_ns, at_ms(10) + 1000);
+  EXPECT_EQ(answer.stacks[1].last_ns, at_ms(40) + 1000);
+}
+
+TEST_F(Match, WithoutTwoSnapshotsGrowthIsUnknown) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  mmap(area, mib, 1, 10);
+  const Answer answer = match();
+  EXPECT_FALSE(answer.growth.known);
+  EXPECT_EQ(answer.verdict_class, "");
+  EXPECT_TRUE(says(answer, "unknown")) << answer.verdict_text;
+  EXPECT_EQ(answer.stacks[0].live_bytes, mib);
+  EXPECT_EQ(answer_status(answer), ExitStatus::negative);
+}
+
+TEST_F(Match, RegionsFromAFileTakeTheLastSnapshotsPlace) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
+  MatchOptions options;
+  options.after = snapshot_from_text(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + 20 * mib));
+  options.after_name = "later.maps";
+  const Answer answer = match(options);
+  EXPECT_EQ(answer.growth.mapped_bytes, 20 * mib);
+  EXPECT_EQ(answer.growth.explained_bytes, 8 * mib);
+  EXPECT_EQ(answer.growth.rss_anon, std::nullopt);
+  EXPECT_EQ(answer.verdict_class, "leak") << answer.verdict_text;
+}
+
+TEST_F(Match, ACutTraceIsMatchedAndSaidToBeCut) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 1, 10);
+  const auto answer = match_trace(write(false));
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_TRUE(answer->read.cut);
+  EXPECT_FALSE(answer->complete);
+  EXPECT_EQ(answer->lost, std::nullopt);
+  EXPECT_EQ(answer->events, 1U);
+}
+
+TEST_F(Match, EventsOfStacksThatWereNeverWritten) {
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 4'000'000'000U, 1200 * i + 10);
+  snapshots_.push_back(snapshot(region(area, area + 8 * mib, 0), 10'000, mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.explained_bytes, 8 * mib);
+  EXPECT_TRUE(answer.stacks[0].stack.truncated.has_value());
+}
+
+// Whatever the events and the regions are, the parts add up: match() checks it.
+TEST_F(Match, TheSumsHoldForAnything) {
+  std::mt19937_64 random(5);
+  for (std::uint32_t id = 1; id <= 6; ++id) stacks_.push_back(make_stack(id, {{"app", "f" + std::to_string(id)}}));
+  const auto random_text = [&] {
+    std::string text;
+    std::uint64_t at = area;
+    for (int i = 0; i < 40; ++i) {
+      const std::uint64_t start = at + (random() % 8) * page;
+      at = start + (1 + random() % 30) * page;
+      text += random() % 5 == 0 ? fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", start, at)
+                                : region(start, at, (random() % 30) * page);
+    }
+    return text;
+  };
+  for (int round = 0; round < 60; ++round) {
+    snapshots_ = {snapshot(random_text(), 0, random() % (100 * mib)), snapshot(random_text(), 10'000, random() % (100 * mib))};
+    events_.clear();
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      constexpr std::int64_t numbers[] = {9, 9, 9, 11, 25, 12, 30, 67, 10, 28};
+      const std::int64_t number = numbers[random() % 10];
+      const std::uint64_t address = area + (random() % 1000) * page;
+      const std::uint64_t flags = number == 9 ? 0x22 | (random() % 4 == 0 ? 0x10 : 0) | (random() % 9 == 0 ? 0x100 : 0) : random() % 8;
+      const std::uint64_t result = number == 11 || number == 67 ? 0 : area + (random() % 1000) * page;
+      call(number, {address, (1 + random() % 40) * page, (1 + random() % 40) * page, flags, 0, 0},
+           random() % 12 == 0 ? static_cast<std::uint64_t>(-12) : result, static_cast<std::uint32_t>(1 + random() % 6),
+           random() % 9'999, static_cast<pid_t>(1 + random() % 3));
+    }
+    match();
+  }
+}
+
+TEST_F(Match, DamagedTracesNeverCrash) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
+  for (std::uint64_t i = 0; i < 5; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
+  snapshots_.push_back(snapshot(region(area, area + 8 * mib, 0), 10'000, mib));
+  const std::string path = write();
+  const std::string text = *read_file(path);
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 1'000; ++round) {
+    std::string damaged = text;
+    for (auto changes = 1 + random() % 12; changes != 0; --changes)
+      damaged[random() % damaged.size()] = "0123456789abcdefx\"{}[],:-"[random() % 25];
+    std::ofstream(path, std::ios::binary) << damaged;
+    const auto answer = match_trace(path);
+    if (!answer) continue;
+    EXPECT_EQ(answer->growth.explained_bytes + answer->growth.unexplained_bytes, answer->growth.mapped_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace whomap
