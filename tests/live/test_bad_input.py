@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, EXAMPLES, WHOMAP, is_running, read_trace, run, status_field, wait_until
+from support import BUILD, EXAMPLES, WHOMAP, is_running, read_trace, run, status_field, wait_until
 
 SLEEPER = """
 #include <stdio.h>

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import (EXAMPLES, WHOMAP, code_of, differences, functions_of, is_running, read_trace, report_of,
+from support import (EXAMPLES, WHOMAP, code_of, differences, functions_of, is_running, read_trace, report_of,
                       run, status_field, wait_until)
 
 LEAK_CHAIN = ["from_kernel", "pool_grow", "pool_take", "handle_request", "main"]

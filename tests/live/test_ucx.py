@@ -3,7 +3,7 @@
 
 import pytest
 
-from conftest import EXAMPLES, code_of, differences, functions_of, is_running, report_of, run, wait_until
+from support import EXAMPLES, code_of, differences, functions_of, is_running, report_of, run, wait_until
 
 UCX = EXAMPLES / "ucx_case"
 NANOSLEEP = ("35", "230")  # nanosleep, clock_nanosleep

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import WHOMAP, code_of, differences, is_running, read_trace, run, wait_until
+from support import WHOMAP, code_of, differences, is_running, read_trace, run, wait_until
 
 # Each body runs `count` rounds of something delicate and maps memory in each; it prints what it counted.
 PROGRAM = """

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from conftest import GdbError, Left, Tracer
+from fakes import GdbError, Left, Tracer
 
 
 def plan(pid, start_time):
