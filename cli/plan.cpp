@@ -61,10 +61,11 @@ ExitStatus run(const std::vector<std::string>& arguments) {
     if (!numbers) return report_error(numbers.error());
     options.watched = std::move(*numbers);
   }
+  if (auto sensible = check(options); !sensible) return report_usage("plan", sensible.error());
   Result<Plan> plan = fail(ErrorCode::usage, "");
   if (line.has("pid")) {
     const auto pid = parse_pid(line.get<std::string>("pid"));
-    if (!pid) return report_error(pid.error());
+    if (!pid) return report_usage("plan", pid.error());
     plan = plan_of_process(*pid, options);
   } else {
     plan = plan_of_file(line.get<std::string>("elf"), options);

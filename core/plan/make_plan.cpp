@@ -130,6 +130,11 @@ bool is_kernel_code(const std::string& name) { return name == "[vdso]" || name =
 
 }  // namespace
 
+Result<void> check(const PlanOptions& options) {
+  if (auto pattern = compile(options.module_regex); !pattern) return tl::make_unexpected(pattern.error());
+  return {};
+}
+
 Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const PlanOptions& options) {
   if (auto supported = check_machine(target); !supported) return tl::make_unexpected(supported.error());
   auto wanted = compile(options.module_regex);

@@ -19,6 +19,9 @@ struct PlanOptions {
   std::string module_regex;           ///< only modules whose path matches; empty: all
 };
 
+/// Error usage when the options make no sense on any process (a module_regex that is no regular expression).
+Result<void> check(const PlanOptions& options);
+
 /// Decodes what the target executes (its memory where pages are private, else the file) and finds
 /// the sites. Does not stop the target. Errors: unsupported_target (not x86-64), those of reading /proc.
 Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const PlanOptions& options);
