@@ -7,6 +7,7 @@
 #include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/live.h"
+#include "core/plan/plain_script.h"
 #include "core/plan/script.h"
 #include "gdb_plugin/gdb_process.h"
 
@@ -18,23 +19,35 @@ namespace {
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("script", "-p PID -o FILE [OPTIONS]", "write a trace as a script for gdb -nx -batch -x FILE");
   std::string pid_text, output, trace;
+  bool plain = false;
   line.options().add_options()
       ("pid,p", po::value(&pid_text)->value_name("PID")->required(), "the process that grows")
       ("output,o", po::value(&output)->value_name("FILE")->required(), "the script; - is standard output")
-      ("trace", po::value(&trace)->value_name("FILE"), "the trace file that it will write");
+      ("trace", po::value(&trace)->value_name("FILE"), "the trace file that it will write")
+      ("plain", po::bool_switch(&plain), "a readable script that needs no Python in GDB; it prints a log");
   add_capture_options(line);
   if (const auto stop = line.parse(arguments)) return *stop;
   const auto limits = capture_options(line);
   if (!limits) return report_usage("script", limits.error());
   const auto pid = parse_pid(pid_text);
   if (!pid) return report_usage("script", pid.error());
-  const auto plugin = find_plugin_folder();
-  if (!plugin) return report_error(plugin.error());
+  if (plain && line.has("trace"))
+    return report_usage("script", "--plain writes no trace file, it prints a log: give one of --plain and --trace");
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
   const auto plan = plan_for(*target, {}, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
 
+  if (plain) {
+    const std::string text = plain_gdb_script(*plan, {limits->seconds, limits->max_hits});
+    if (auto wrote = write_result(output, line.common().force, text); !wrote) return report_error(wrote.error());
+    if (!line.common().quiet && output != "-")
+      std::fputs(fmt::format("whomap: wrote {}; next: gdb -nx -batch -x {} > gdb.log\n", printable(output),
+                             printable(output)).c_str(), stderr);
+    return ExitStatus::done;
+  }
+  const auto plugin = find_plugin_folder();
+  if (!plugin) return report_error(plugin.error());
   std::error_code problem;
   if (trace.empty()) trace = default_trace_name(target->target.identity());
   ScriptOptions options;
