@@ -70,6 +70,10 @@ CodeSites find_code_sites(ModuleCode& module) {
       site.number = flow.before(address).registers[module.set().number_register];
       site.entry_jump = code.entry_jump;
       site.patched = !code.patched.empty();
+      if (site.patched) {
+        const FunctionCode original = decode_original(module.view(), module.set(), function.bounds.range, function.bounds.entry_known);
+        site.own_number = NumberFlow(original, module.set(), entered[start]).before(address).registers[module.set().number_register].single();
+      }
       if (site.bounds.entry_by_call && !flow.reached_from_entry(address)) site.bounds.entry_known = false;
       if (!site.bounds.entry_known || site.bounds.entry_by_call) site.doubtful = !looks_like_code(module.view(), module.set(), code, address);
       result.sites.push_back(std::move(site));

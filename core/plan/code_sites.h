@@ -19,6 +19,7 @@ struct CodeSite {
   CodeBounds bounds;
   Value number;                             ///< in the number register, before the instruction
   std::optional<std::uint64_t> entry_jump;  ///< the function's entry was patched at run time: it jumps there
+  std::optional<std::int64_t> own_number;   ///< of a patched function: the constant number in the file's code
   bool patched = false;                     ///< bytes of the function differ from the file's
   bool doubtful = false;                    ///< it may be data that happens to look like the instruction
 };

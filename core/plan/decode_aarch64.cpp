@@ -2,7 +2,9 @@
 // The few AArch64 instructions that carry a system call's number, or control, from place to place.
 // Encodings: Arm Architecture Reference Manual for A-profile, C4.1 and C6.2; registers: AAPCS64, 6.1.1.
 #include <array>
+#include <bit>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -73,6 +75,23 @@ bool decode_wide_immediate(std::uint32_t word, Instruction& into) {
   return true;
 }
 
+/// The bit pattern of a logical immediate: a rotated run of ones, repeated (Arm ARM, DecodeBitMasks).
+std::optional<std::uint64_t> logical_immediate(std::uint32_t word) {
+  const std::uint32_t inverted = bits(word, 22, 1) << 6 | (~bits(word, 10, 6) & 0x3FU);
+  if (inverted == 0) return std::nullopt;
+  const unsigned log_size = 31U - static_cast<unsigned>(std::countl_zero(inverted));
+  if (log_size < 1) return std::nullopt;
+  const unsigned size = 1U << log_size;
+  const unsigned ones = (bits(word, 10, 6) & (size - 1)) + 1;
+  const unsigned rotation = bits(word, 16, 6) & (size - 1);
+  if (ones == size) return std::nullopt;
+  const std::uint64_t element = size == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << size) - 1;
+  const std::uint64_t run = (std::uint64_t{1} << ones) - 1;
+  std::uint64_t pattern = rotation == 0 ? run : (run >> rotation | run << (size - rotation)) & element;
+  for (unsigned width = size; width < 64; width *= 2) pattern |= pattern << width;
+  return pattern;
+}
+
 /// ORR (register) from xzr is MOV; ADD and SUB (immediate) with sp is MOV to or from sp.
 bool decode_move(std::uint32_t word, Instruction& into) {
   const std::uint8_t width = (word >> 31) != 0 ? 8 : 4;
@@ -84,6 +103,14 @@ bool decode_move(std::uint32_t word, Instruction& into) {
     into.destination = to;
     into.source = from == 31 ? no_register : from;
     into.width = width;
+    return true;
+  }
+  if ((word & 0x7F8003E0U) == 0x320003E0U) {  // ORR (immediate) from xzr
+    const auto pattern = logical_immediate(word);
+    if (!pattern) return false;
+    into.effect = Effect::constant;
+    into.destination = to;
+    into.immediate = static_cast<std::int64_t>(width == 8 ? *pattern : *pattern & 0xFFFFFFFFU);
     return true;
   }
   if ((word & 0x5F800000U) == 0x11000000U) {  // without setting flags: there 31 is sp
@@ -204,6 +231,6 @@ constexpr std::uint32_t call_clobbers = 0x7FFFFU | bit(x30);
 
 }  // namespace
 
-const InstructionSet aarch64{decode, length, text, register_name, x8, stack, x29, call_clobbers, bit(0), 4, 0};
+const InstructionSet aarch64{decode, length, text, register_name, x8, stack, x29, call_clobbers, bit(0), 4, 4, 0};
 
 }  // namespace whomap

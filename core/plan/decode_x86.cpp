@@ -312,7 +312,7 @@ constexpr std::uint32_t call_clobbers = bit(rax) | bit(rcx) | bit(rdx) | bit(rsi
 }  // namespace
 
 const InstructionSet x86_64{decode,     length, text, register_name, rax, rsp, rbp, call_clobbers,
-                            bit(rax) | bit(rcx) | bit(r11), ZYDIS_MAX_INSTRUCTION_LENGTH, 8};
+                            bit(rax) | bit(rcx) | bit(r11), ZYDIS_MAX_INSTRUCTION_LENGTH, 1, 8};
 
 const InstructionSet* instruction_set(std::uint16_t machine) {
   if (machine == EM_X86_64) return &x86_64;

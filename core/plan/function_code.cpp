@@ -93,26 +93,9 @@ std::optional<std::uint64_t> entry_jump(const CodeView& view, const FunctionCode
   return std::nullopt;
 }
 
-}  // namespace
-
-std::ptrdiff_t FunctionCode::index_of(std::uint64_t address) const {
-  const auto at = std::lower_bound(instructions.begin(), instructions.end(), address,
-                                   [](const Instruction& each, std::uint64_t wanted) { return each.address < wanted; });
-  return at != instructions.end() && at->address == address ? at - instructions.begin() : -1;
-}
-
-FunctionCode decode_function(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known) {
-  FunctionCode code;
-  code.range = range;
-  code.entry_known = entry_known;
-  const std::vector<std::uint8_t> bytes = read_code(view, range, false);
-  std::vector<AddressRange> patches;
-  std::set<std::size_t> file_starts;
-  if (view.has_changed_pages(range)) {
-    const std::vector<std::uint8_t> file = read_code(view, range, true);
-    patches = differences(bytes, file);
-    if (!patches.empty()) file_starts = original_starts(set, file);
-  }
+/// `patches` are offsets of changed bytes, `file_starts` the file's instructions, where anything was changed.
+void decode_into(FunctionCode& code, const InstructionSet& set, const std::vector<std::uint8_t>& bytes,
+                 const std::vector<AddressRange>& patches, const std::set<std::size_t>& file_starts) {
   const auto in_patch = [&](std::size_t at) {
     return std::any_of(patches.begin(), patches.end(), [&](const AddressRange& each) { return each.contains(at); });
   };
@@ -123,7 +106,7 @@ FunctionCode decode_function(const CodeView& view, const InstructionSet& set, Ad
       at = *next;
       continue;
     }
-    const Instruction instruction = set.decode(std::span(bytes).subspan(at), range.start + at);
+    const Instruction instruction = set.decode(std::span(bytes).subspan(at), code.range.start + at);
     if (instruction.length == 0) {
       code.undecodable = true;
       ++at;
@@ -132,8 +115,36 @@ FunctionCode decode_function(const CodeView& view, const InstructionSet& set, Ad
     code.instructions.push_back(instruction);
     at += instruction.length;
   }
+}
+
+}  // namespace
+
+std::ptrdiff_t FunctionCode::index_of(std::uint64_t address) const {
+  const auto at = std::lower_bound(instructions.begin(), instructions.end(), address,
+                                   [](const Instruction& each, std::uint64_t wanted) { return each.address < wanted; });
+  return at != instructions.end() && at->address == address ? at - instructions.begin() : -1;
+}
+
+FunctionCode decode_function(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known) {
+  FunctionCode code{.range = range, .entry_known = entry_known};
+  const std::vector<std::uint8_t> bytes = read_code(view, range, false);
+  std::vector<AddressRange> patches;
+  std::set<std::size_t> file_starts;
+  if (view.has_changed_pages(range)) {
+    const std::vector<std::uint8_t> file = read_code(view, range, true);
+    patches = differences(bytes, file);
+    if (!patches.empty()) file_starts = original_starts(set, file);
+  }
+  decode_into(code, set, bytes, patches, file_starts);
   for (const AddressRange& each : patches) code.patched.push_back({range.start + each.start, range.start + each.end});
   if (entry_known && !patches.empty() && patches.front().start < 16) code.entry_jump = entry_jump(view, code);
+  resolve_indirect_jumps(view, code);
+  return code;
+}
+
+FunctionCode decode_original(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known) {
+  FunctionCode code{.range = range, .entry_known = entry_known};
+  decode_into(code, set, read_code(view, range, true), {}, {});
   resolve_indirect_jumps(view, code);
   return code;
 }

@@ -16,11 +16,11 @@ namespace whomap {
 struct FunctionCode {
   AddressRange range;                      ///< run-time addresses
   bool entry_known = false;                ///< range.start is where callers enter
-  std::vector<Instruction> instructions;   ///< ascending; gaps are bytes that are no instruction any more
-  std::vector<AddressRange> patched;       ///< bytes that differ from the file's
-  std::optional<std::uint64_t> entry_jump; ///< the patched entry jumps there
+  std::vector<Instruction> instructions{}; ///< ascending; gaps are bytes that are no instruction any more
+  std::vector<AddressRange> patched{};     ///< bytes that differ from the file's
+  std::optional<std::uint64_t> entry_jump{}; ///< the patched entry jumps there
   bool undecodable = false;                ///< some bytes were no instruction and were skipped
-  std::vector<std::uint64_t> jump_table_targets;  ///< ascending, when an indirect jump's table could be read
+  std::vector<std::uint64_t> jump_table_targets{};  ///< ascending, when an indirect jump's table could be read
   bool unresolved_jump = false;            ///< an indirect jump may go anywhere in the function
 
   /// Index of the instruction that starts at `address`, -1 when none does.
@@ -31,6 +31,9 @@ struct FunctionCode {
 /// instruction boundaries behind the changed bytes are those of the file: a jump written over an entry
 /// seldom ends where an instruction does.
 FunctionCode decode_function(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known);
+
+/// The same from the file, as if nothing had been changed.
+FunctionCode decode_original(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known);
 
 /// Does linear decoding from `start` come to an instruction at `address`? The quick check that sorts out bytes
 /// inside other instructions.

@@ -83,6 +83,7 @@ struct InstructionSet {
   std::uint32_t call_clobbers;          ///< caller-saved registers of the ABI
   std::uint32_t system_call_clobbers;
   std::uint8_t longest;                 ///< bytes of the longest instruction
+  std::uint8_t alignment;               ///< instructions start at multiples of this
   std::uint8_t return_address_bytes;    ///< what a call pushes
 };
 

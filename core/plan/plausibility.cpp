@@ -2,6 +2,7 @@
 #include "core/plan/plausibility.h"
 
 #include <algorithm>
+
 namespace whomap {
 namespace {
 
@@ -22,7 +23,7 @@ double convergence(const CodeView& view, const InstructionSet& set, std::uint64_
   const std::uint64_t reach = std::min<std::uint64_t>(std::uint64_t{2} * set.longest, address - area->start);
   unsigned tried = 0;
   unsigned arrived = 0;
-  for (std::uint64_t back = 1; back <= reach; ++back) {
+  for (std::uint64_t back = set.alignment; back <= reach; back += set.alignment) {
     ++tried;
     if (decodes_to(view, set, address - back, address)) ++arrived;
   }

@@ -83,6 +83,7 @@ std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found, con
   if (found.entry_jump) site.reason += fmt::format("; entry was patched at run time (jmp to {:#x})", *found.entry_jump);
   else if (found.patched) site.reason += "; the function was changed at run time";
   if (found.bounds.entry_known && found.bounds.entry_by_call) site.reason += "; the function's start is known from calls to it";
+  if (found.own_number && found.own_number != number.single()) site.reason += fmt::format("; before that its number was {}", *found.own_number);
   if (!found.bounds.entry_known)
     site.reason += fmt::format("; no function boundary is known here, decoded from {:#x}", found.bounds.range.start);
   if (found.doubtful) {
