@@ -38,7 +38,7 @@ SymbolTable::SymbolTable(const Image& image) : fdes_(fde_ranges(image)) {
   // strip -x and ld -x leave a .symtab without the local symbols: no better than .dynsym.
   if (std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.local_function; }))
     for (Entry& entry : entries_) entry.complete = false;
-  keep_preferred();
+  sort();
 }
 
 void SymbolTable::read_all(const Image& symbols, unsigned section_type) {
@@ -82,15 +82,11 @@ void SymbolTable::read(Elf* elf, Elf_Scn* section, bool complete) {
 /// Aliases: of the symbols at one address GDB 13 shows one that has a size, rather a global function than a
 /// local one, and of those the last in byte order. Measured on the aliased addresses of a static glibc program,
 /// libc.so, libstdc++, libpython and node: the same choice for each. People compare with GDB's output.
-void SymbolTable::keep_preferred() {
+void SymbolTable::sort() {
   const auto key = [](const Entry& entry) {
     return std::tuple(entry.start, entry.size != 0, entry.global_function, std::string_view(entry.name), entry.complete);
   };
-  std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) { return key(a) > key(b); });
-  const auto last = std::unique(entries_.begin(), entries_.end(),
-                                [](const Entry& a, const Entry& b) { return a.start == b.start; });
-  entries_.erase(last, entries_.end());
-  std::reverse(entries_.begin(), entries_.end());
+  std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) { return key(a) < key(b); });
   for (const Entry& entry : entries_) largest_size_ = std::max(largest_size_, entry.size);
 }
 
@@ -126,6 +122,16 @@ const FunctionSymbol* SymbolTable::find(std::uint64_t address) const {
     if (address - entry->start < entry->size) return &*entry;
   }
   return closest.size == 0 && covers_without_size(closest, address) ? &closest : nullptr;
+}
+
+std::optional<std::uint64_t> SymbolTable::address_of(std::string_view name) const {
+  std::optional<std::uint64_t> found;
+  for (const Entry& entry : entries_) {
+    if (entry.name != name) continue;
+    if (found && *found != entry.start) return std::nullopt;
+    found = entry.start;
+  }
+  return found;
 }
 
 }  // namespace whomap

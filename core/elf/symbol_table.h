@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/elf/image.h"
@@ -29,6 +30,9 @@ class SymbolTable {
   /// 250,000 functions in Debian 12's libraries 5 have two FDEs, such as glibc's clone, and all are right.)
   [[nodiscard]] const FunctionSymbol* find(std::uint64_t address) const;
 
+  /// Where the functions of this name begin; nullopt when there is none or more than one.
+  [[nodiscard]] std::optional<std::uint64_t> address_of(std::string_view name) const;
+
  private:
   struct Entry : FunctionSymbol {
     bool complete = false;  ///< from .symtab, which names static functions too
@@ -38,12 +42,12 @@ class SymbolTable {
   };
   void read(Elf* elf, Elf_Scn* section, bool complete);
   void read_all(const Image& symbols, unsigned section_type);
-  void keep_preferred();
+  void sort();
   [[nodiscard]] bool fde_start_in(std::uint64_t after, std::uint64_t up_to) const;
   [[nodiscard]] const AddressRange* fde_at(std::uint64_t address) const;
   [[nodiscard]] bool covers_without_size(const Entry& entry, std::uint64_t address) const;
 
-  std::vector<Entry> entries_;  ///< sorted by start, one for each
+  std::vector<Entry> entries_;  ///< sorted by start; of aliases the preferred one is last
   std::vector<AddressRange> fdes_;
   std::uint64_t largest_size_ = 0;
 };

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/symbols/function_name.h"
+
 namespace whomap {
 namespace {
 
@@ -104,19 +106,66 @@ bool CompileUnit::descend(Dwarf_Die scope, std::uint64_t address, FunctionAt& fo
   return false;
 }
 
+void CompileUnit::need_functions() {
+  if (collected_) return;
+  collected_ = true;
+  visited_ = 0;
+  collect_functions(unit_, 0);
+  sort_by_start(functions_);
+}
+
 std::optional<FunctionAt> CompileUnit::function_at(std::uint64_t address) {
-  if (!collected_) {
-    collected_ = true;
-    visited_ = 0;
-    collect_functions(unit_, 0);
-    sort_by_start(functions_);
-  }
+  need_functions();
   const Function* const function = find_in(functions_, address);
   if (function == nullptr) return std::nullopt;
   FunctionAt found{function->die, {}};
   visited_ = 0;
   descend(function->die, address, found, 0);
   return found;
+}
+
+std::optional<std::uint64_t> CompileUnit::entry_of(Dwarf_Die function) {
+  need_functions();
+  Dwarf_Die wanted = declaration_of(function);
+  std::optional<std::uint64_t> entry;
+  for (const Function& each : functions_) {
+    Dwarf_Die declaration = declaration_of(each.die);
+    Dwarf_Die die = each.die;
+    Dwarf_Addr address = 0;
+    if (declaration.addr != wanted.addr || dwarf_entrypc(&die, &address) != 0) continue;
+    if (entry && *entry != address) return std::nullopt;
+    entry = address;
+  }
+  return entry;
+}
+
+void CompileUnit::collect_calls(Dwarf_Die scope, std::vector<CallSite>& calls, int depth) {
+  Dwarf_Die die;
+  if (depth > deepest || dwarf_child(&scope, &die) != 0) return;
+  do {
+    if (++visited_ > visit_limit) return;
+    const int tag = dwarf_tag(&die);
+    if (tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine) collect_calls(die, calls, depth + 1);
+    if (tag != DW_TAG_call_site && tag != DW_TAG_GNU_call_site) continue;
+    CallSite call;
+    Dwarf_Attribute memory;
+    Dwarf_Attribute* address = dwarf_attr(&die, DW_AT_call_return_pc, &memory);
+    if (address == nullptr) address = dwarf_attr(&die, DW_AT_low_pc, &memory);
+    if (dwarf_formaddr(address, &call.return_address) != 0) continue;
+    call.tail = dwarf_hasattr(&die, DW_AT_call_tail_call) != 0 || dwarf_hasattr(&die, DW_AT_GNU_tail_call) != 0;
+    Dwarf_Attribute* origin = dwarf_attr(&die, DW_AT_call_origin, &memory);
+    if (origin == nullptr) origin = dwarf_attr(&die, DW_AT_abstract_origin, &memory);
+    Dwarf_Die callee;
+    if (origin != nullptr && dwarf_formref_die(origin, &callee) != nullptr) call.callee = callee;
+    calls.push_back(call);
+  } while (dwarf_siblingof(&die, &die) == 0);
+}
+
+std::vector<CallSite> CompileUnit::calls_of(Dwarf_Die function) {
+  std::vector<CallSite> calls;
+  visited_ = 0;
+  collect_calls(function, calls, 0);
+  return calls;
 }
 
 std::optional<SourceLine> CompileUnit::call_line(Dwarf_Die inlined) {

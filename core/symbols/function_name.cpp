@@ -22,22 +22,8 @@ const char* linkage_name(Dwarf_Die* function) {
   return nullptr;
 }
 
-/// Where the function was declared: scopes enclose the declaration, not an instance of it.
-Dwarf_Die declaration_of(Dwarf_Die function) {
-  constexpr int longest_chain = 16;
-  for (int i = 0; i < longest_chain; ++i) {
-    Dwarf_Attribute memory;
-    Dwarf_Attribute* reference = dwarf_attr(&function, DW_AT_abstract_origin, &memory);
-    if (reference == nullptr) reference = dwarf_attr(&function, DW_AT_specification, &memory);
-    Dwarf_Die next;
-    if (reference == nullptr || dwarf_formref_die(reference, &next) == nullptr) break;
-    function = next;
-  }
-  return function;
-}
-
 std::string enclosing_scopes(Dwarf_Die function) {
-  Dwarf_Die declaration = declaration_of(function);
+  Dwarf_Die declaration = declaration_of(function);  // scopes enclose the declaration, not an instance of it
   Dwarf_Die* scopes = nullptr;
   const int count = dwarf_getscopes_die(&declaration, &scopes);
   const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(scopes, &std::free);
@@ -57,6 +43,19 @@ std::string enclosing_scopes(Dwarf_Die function) {
 
 }  // namespace
 
+Dwarf_Die declaration_of(Dwarf_Die function) {
+  constexpr int longest_chain = 16;
+  for (int i = 0; i < longest_chain; ++i) {
+    Dwarf_Attribute memory;
+    Dwarf_Attribute* reference = dwarf_attr(&function, DW_AT_abstract_origin, &memory);
+    if (reference == nullptr) reference = dwarf_attr(&function, DW_AT_specification, &memory);
+    Dwarf_Die next;
+    if (reference == nullptr || dwarf_formref_die(reference, &next) == nullptr) break;
+    function = next;
+  }
+  return function;
+}
+
 std::string demangled(const std::string& name) {
   if (name.size() < 2 || name.size() > longest_mangled || name.compare(0, 2, "_Z") != 0) return name;
   int status = 0;
@@ -70,6 +69,11 @@ std::optional<std::string> function_name(Dwarf_Die function) {
   const char* const name = dwarf_diename(&function);
   if (name == nullptr) return std::nullopt;
   return enclosing_scopes(function) + name;
+}
+
+const char* linker_name(Dwarf_Die* function) {
+  const char* const linkage = linkage_name(function);
+  return linkage != nullptr ? linkage : dwarf_diename(function);
 }
 
 }  // namespace whomap

@@ -16,4 +16,10 @@ std::string demangled(const std::string& name);
 /// with the namespaces and classes around it. nullopt when it has none.
 std::optional<std::string> function_name(Dwarf_Die function);
 
+/// The name that the linker knows the function by, not demangled; nullptr when it has none.
+const char* linker_name(Dwarf_Die* function);
+
+/// The DIE that first declared the function: of all its instances, abstract and concrete, the same one.
+Dwarf_Die declaration_of(Dwarf_Die function);
+
 }  // namespace whomap

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "core/elf/image.h"
+#include "core/elf/module_map.h"
 #include "core/symbols/frame.h"
+#include "core/unwind/unwinder.h"
 
 namespace whomap {
 
@@ -24,6 +26,12 @@ class Symboliser {
   /// stays nullopt: a symbol that does not cover the address is never used.
   /// Separate debug information is taken from /usr/lib/debug by build-id only.
   std::vector<Frame> frames(const std::shared_ptr<const Image>& image, std::uint64_t offset, bool exact);
+
+  /// The same for a whole stack, innermost first, with two things added that one frame cannot show:
+  /// addresses without a module, and the functions that left the stack by a tail call, where the
+  /// debug information allows just one way from the call to the function that runs (`guessed`, because
+  /// they are inferred; GDB shows them too).
+  std::vector<Frame> frames(const UnwoundStack& stack, const ModuleMap& modules);
 
  private:
   struct State;

@@ -70,6 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"Static", {target("c_frames_static"), "signal"}, "interrupted"},
                       Case{"StaticWithoutIndex", {target("c_frames_static_no_index"), "signal"}, "interrupted"},
                       Case{"DebugFrameOnly", {target("c_frames_debug_frame"), "alloca"}, "with_alloca"},
+                      Case{"TailCalls", {target("tail_calls")}, "one_way"},
+                      Case{"AmbiguousTailCalls", {target("tail_calls"), "ambiguous"}, "two_ways"},
                       Case{"Cpp", {target("cpp_frames")}, "arena::Pool<long, 16>::grow"},
                       Case{"CppWithoutDebugInfo", {target("cpp_frames_no_debug")}, "arena::Pool<long, 16>::grow"},
                       Case{"DebianPython", {"/usr/bin/python3", TARGET_SOURCES "/python_frames.py"}, ""},
