@@ -17,7 +17,8 @@ constexpr std::string_view debug_root = "/usr/lib/debug";
 
 std::string hex(const void* bytes, std::size_t count) {
   std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:02x}", static_cast<const unsigned char*>(bytes)[i]);
+  for (std::size_t i = 0; i < count; ++i)
+    text += fmt::format("{:02x}", static_cast<const unsigned char*>(bytes)[i]);
   return text;
 }
 
@@ -41,7 +42,8 @@ std::shared_ptr<const Image> open_by_build_id(std::string_view build_id) {
   constexpr std::size_t shortest = 4;  // two digits name the folder, something must be left for the file
   if (build_id.size() < shortest) return nullptr;
   return open_with_build_id(
-      fmt::format("{}/.build-id/{}/{}.debug", debug_root, build_id.substr(0, 2), build_id.substr(2)), build_id);
+      fmt::format("{}/.build-id/{}/{}.debug", debug_root, build_id.substr(0, 2), build_id.substr(2)),
+      build_id);
 }
 
 /// Debian installs what dwz shares as /usr/lib/debug/.dwz/NAME and writes that name, absolute or
@@ -64,7 +66,9 @@ bool has(Dwarf* dwarf, DebugInfo::Wanted wanted) {
 
 }  // namespace
 
-std::shared_ptr<const Image> separate_debug_file(const Image& image) { return open_by_build_id(image.build_id()); }
+std::shared_ptr<const Image> separate_debug_file(const Image& image) {
+  return open_by_build_id(image.build_id());
+}
 
 bool DebugInfo::open_supplementary() {
   const char* name = nullptr;

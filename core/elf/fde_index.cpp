@@ -22,8 +22,8 @@ struct Section {
 };
 
 /// Reads a pointer of `encoding` (DW_EH_PE_*, LSB 5.0 core, section 10.5) at `at`, and steps over it.
-std::optional<std::uint64_t> read_pointer(const Section& section, const std::uint8_t*& at, const std::uint8_t* end,
-                                          unsigned encoding) {
+std::optional<std::uint64_t> read_pointer(const Section& section, const std::uint8_t*& at,
+                                          const std::uint8_t* end, unsigned encoding) {
   const auto* const begin = static_cast<const std::uint8_t*>(section.data->d_buf);
   const std::uint64_t own_address = section.address + static_cast<std::uint64_t>(at - begin);
   const auto take = [&]<class T>(T number) -> std::optional<std::uint64_t> {
@@ -58,7 +58,8 @@ Section by_program_header(const Image& image) {
   if (elf_getphdrnum(image.elf(), &count) != 0) return {};
   for (std::size_t i = 0; i < count; ++i) {
     GElf_Phdr header;
-    if (gelf_getphdr(image.elf(), static_cast<int>(i), &header) == nullptr || header.p_type != PT_GNU_EH_FRAME)
+    if (gelf_getphdr(image.elf(), static_cast<int>(i), &header) == nullptr ||
+        header.p_type != PT_GNU_EH_FRAME)
       continue;
     const Section table{elf_getdata_rawchunk(image.elf(), static_cast<std::int64_t>(header.p_offset),
                                              header.p_filesz, ELF_T_BYTE),
@@ -132,7 +133,8 @@ std::vector<AddressRange> fde_ranges(const Image& image) {
   std::map<Dwarf_Off, std::optional<unsigned>> encodings;  // by offset of the CIE
   Dwarf_CFI_Entry entry;
   for (Dwarf_Off at = 0, next = 0;; at = next) {
-    const int found = dwarf_next_cfi(reinterpret_cast<const unsigned char*>(ident), section.data, true, at, &next, &entry);
+    const int found =
+        dwarf_next_cfi(reinterpret_cast<const unsigned char*>(ident), section.data, true, at, &next, &entry);
     if (found != 0 || next <= at) break;
     if (dwarf_cfi_cie_p(&entry)) {
       encodings[at] = fde_encoding(entry.cie);

@@ -22,7 +22,8 @@ bool in_executable_segment(const Image& image, std::uint64_t address) {
 
 std::uint64_t end_of_section(Elf* elf, const GElf_Sym& symbol) {
   GElf_Shdr header;
-  if (symbol.st_shndx >= SHN_LORESERVE || gelf_getshdr(elf_getscn(elf, symbol.st_shndx), &header) == nullptr) return 0;
+  if (symbol.st_shndx >= SHN_LORESERVE || gelf_getshdr(elf_getscn(elf, symbol.st_shndx), &header) == nullptr)
+    return 0;
   const std::uint64_t end = header.sh_addr + header.sh_size;
   return symbol.st_value >= header.sh_addr && symbol.st_value < end ? end : 0;
 }
@@ -80,25 +81,30 @@ void SymbolTable::read(Elf* elf, Elf_Scn* section, bool complete) {
 }
 
 /// Aliases: of the symbols at one address GDB 13 shows one that has a size, rather a global function than a
-/// local one, and of those the last in byte order. Measured on the aliased addresses of a static glibc program,
-/// libc.so, libstdc++, libpython and node: the same choice for each. People compare with GDB's output.
+/// local one, and of those the last in byte order. Measured on the aliased addresses of a static glibc
+/// program, libc.so, libstdc++, libpython and node: the same choice for each. People compare with GDB's
+/// output.
 void SymbolTable::sort() {
   const auto key = [](const Entry& entry) {
-    return std::tuple(entry.start, entry.size != 0, entry.global_function, std::string_view(entry.name), entry.complete);
+    return std::tuple(entry.start, entry.size != 0, entry.global_function, std::string_view(entry.name),
+                      entry.complete);
   };
-  std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) { return key(a) < key(b); });
+  std::sort(entries_.begin(), entries_.end(),
+            [&](const Entry& a, const Entry& b) { return key(a) < key(b); });
   for (const Entry& entry : entries_) largest_size_ = std::max(largest_size_, entry.size);
 }
 
 bool SymbolTable::fde_start_in(std::uint64_t after, std::uint64_t up_to) const {
-  const auto next = std::upper_bound(fdes_.begin(), fdes_.end(), after,
-                                     [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
+  const auto next =
+      std::upper_bound(fdes_.begin(), fdes_.end(), after,
+                       [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
   return next != fdes_.end() && next->start <= up_to;
 }
 
 const AddressRange* SymbolTable::fde_at(std::uint64_t address) const {
-  const auto next = std::upper_bound(fdes_.begin(), fdes_.end(), address,
-                                     [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
+  const auto next =
+      std::upper_bound(fdes_.begin(), fdes_.end(), address,
+                       [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
   if (next == fdes_.begin() || !std::prev(next)->contains(address)) return nullptr;
   return &*std::prev(next);
 }
@@ -111,8 +117,9 @@ bool SymbolTable::covers_without_size(const Entry& entry, std::uint64_t address)
 }
 
 const FunctionSymbol* SymbolTable::find(std::uint64_t address) const {
-  const auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
-                                      [](std::uint64_t value, const Entry& entry) { return value < entry.start; });
+  const auto after =
+      std::upper_bound(entries_.begin(), entries_.end(), address,
+                       [](std::uint64_t value, const Entry& entry) { return value < entry.start; });
   if (after == entries_.begin()) return nullptr;
   const Entry& closest = *std::prev(after);
   // Outward, because a label in assembly code belongs to the function with a size that is around it.

@@ -32,8 +32,9 @@ void sort_by_start(std::vector<Entry>& entries) {
 /// for functions that the linker dropped and left at address 0, and for nested ones.
 template <class Entry>
 const Entry* find_in(const std::vector<Entry>& entries, std::uint64_t address) {
-  auto next = std::upper_bound(entries.begin(), entries.end(), address,
-                               [](std::uint64_t value, const Entry& each) { return value < each.range.start; });
+  auto next =
+      std::upper_bound(entries.begin(), entries.end(), address,
+                       [](std::uint64_t value, const Entry& each) { return value < each.range.start; });
   constexpr int overlaps_tolerated = 64;
   for (int i = 0; i < overlaps_tolerated && next != entries.begin(); ++i)
     if ((--next)->range.contains(address)) return &*next;
@@ -152,7 +153,8 @@ void CompileUnit::collect_calls(Dwarf_Die scope, std::vector<CallSite>& calls, i
     Dwarf_Attribute* address = dwarf_attr(&die, DW_AT_call_return_pc, &memory);
     if (address == nullptr) address = dwarf_attr(&die, DW_AT_low_pc, &memory);
     if (dwarf_formaddr(address, &call.return_address) != 0) continue;
-    call.tail = dwarf_hasattr(&die, DW_AT_call_tail_call) != 0 || dwarf_hasattr(&die, DW_AT_GNU_tail_call) != 0;
+    call.tail =
+        dwarf_hasattr(&die, DW_AT_call_tail_call) != 0 || dwarf_hasattr(&die, DW_AT_GNU_tail_call) != 0;
     Dwarf_Attribute* origin = dwarf_attr(&die, DW_AT_call_origin, &memory);
     if (origin == nullptr) origin = dwarf_attr(&die, DW_AT_abstract_origin, &memory);
     Dwarf_Die callee;

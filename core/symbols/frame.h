@@ -10,15 +10,15 @@
 namespace whomap {
 
 struct Frame {
-  std::string module;    ///< path as mapped; empty when no module holds the address
-  std::string build_id;  ///< lower-case hex, empty when there is none
+  std::string module;        ///< path as mapped; empty when no module holds the address
+  std::string build_id;      ///< lower-case hex, empty when there is none
   std::uint64_t offset = 0;  ///< link-time address of the frame's pc (return address, except where exact)
   std::optional<std::string> function;  ///< demangled; nullopt when no symbol covers the address
   std::optional<std::string> file;
   std::optional<std::uint32_t> line;
   bool inlined = false;  ///< this function was inlined into the next frame, and shares its pc
   bool guessed = false;
-  bool exact = false;    ///< offset is the instruction itself, not a return address
+  bool exact = false;  ///< offset is the instruction itself, not a return address
   bool operator==(const Frame&) const = default;
 };
 

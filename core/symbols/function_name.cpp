@@ -17,7 +17,8 @@ constexpr std::size_t longest_mangled = 16384;
 const char* linkage_name(Dwarf_Die* function) {
   for (const unsigned attribute : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name}) {
     Dwarf_Attribute memory;
-    if (const char* const name = dwarf_formstring(dwarf_attr_integrate(function, attribute, &memory))) return name;
+    if (const char* const name = dwarf_formstring(dwarf_attr_integrate(function, attribute, &memory)))
+      return name;
   }
   return nullptr;
 }
@@ -31,10 +32,14 @@ std::string enclosing_scopes(Dwarf_Die function) {
   for (int i = 1; i < count; ++i) {  // scopes[0] is the declaration itself
     const char* const name = dwarf_diename(&scopes[i]);
     switch (dwarf_tag(&scopes[i])) {
-      case DW_TAG_namespace: prefix.insert(0, std::string(name != nullptr ? name : "(anonymous namespace)") + "::"); break;
+      case DW_TAG_namespace:
+        prefix.insert(0, std::string(name != nullptr ? name : "(anonymous namespace)") + "::");
+        break;
       case DW_TAG_class_type:
       case DW_TAG_structure_type:
-      case DW_TAG_union_type: prefix.insert(0, std::string(name != nullptr ? name : "{unnamed type}") + "::"); break;
+      case DW_TAG_union_type:
+        prefix.insert(0, std::string(name != nullptr ? name : "{unnamed type}") + "::");
+        break;
       default: break;
     }
   }
@@ -59,8 +64,8 @@ Dwarf_Die declaration_of(Dwarf_Die function) {
 std::string demangled(const std::string& name) {
   if (name.size() < 2 || name.size() > longest_mangled || name.compare(0, 2, "_Z") != 0) return name;
   int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-                                                         &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   return status == 0 && text ? std::string(text.get()) : name;
 }
 

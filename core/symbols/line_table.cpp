@@ -14,7 +14,8 @@ LineTable::LineTable(Dwarf_Die unit) {
     Dwarf_Line* const line = dwarf_onesrcline(lines, i);
     Row row;
     int number = 0;
-    if (line == nullptr || dwarf_lineaddr(line, &row.address) != 0 || dwarf_lineno(line, &number) != 0) continue;
+    if (line == nullptr || dwarf_lineaddr(line, &row.address) != 0 || dwarf_lineno(line, &number) != 0)
+      continue;
     dwarf_linebeginstatement(line, &row.statement);
     dwarf_lineendsequence(line, &row.end);
     row.line = number > 0 ? static_cast<std::uint32_t>(number) : 0;

@@ -28,7 +28,7 @@ class LineTable {
     std::uint64_t address = 0;
     std::uint32_t line = 0;
     bool statement = false;
-    bool end = false;  ///< first address after a sequence
+    bool end = false;            ///< first address after a sequence
     const char* file = nullptr;  ///< owned by the Dwarf handle
   };
   std::vector<Row> rows_;

@@ -14,7 +14,8 @@ struct Symboliser::State {
     if (!known) known = std::make_unique<ImageSymbols>(image);
     return *known;
   }
-  std::vector<std::uint64_t> tail_calls(const std::shared_ptr<const Image>& caller, std::uint64_t return_address,
+  std::vector<std::uint64_t> tail_calls(const std::shared_ptr<const Image>& caller,
+                                        std::uint64_t return_address,
                                         const std::shared_ptr<const Image>& callee, std::uint64_t address);
 
   std::map<const Image*, std::unique_ptr<ImageSymbols>> images;  ///< each holds its image alive
@@ -36,7 +37,8 @@ std::vector<std::uint64_t> Symboliser::State::tail_calls(const std::shared_ptr<c
 Symboliser::Symboliser() : state_(std::make_unique<State>()) {}
 Symboliser::~Symboliser() = default;
 
-std::vector<Frame> Symboliser::frames(const std::shared_ptr<const Image>& image, std::uint64_t offset, bool exact) {
+std::vector<Frame> Symboliser::frames(const std::shared_ptr<const Image>& image, std::uint64_t offset,
+                                      bool exact) {
   return state_->symbols(image).frames(offset, exact);
 }
 

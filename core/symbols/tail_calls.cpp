@@ -9,8 +9,10 @@
 namespace whomap {
 namespace {
 
-/// Where in `symbols` the function begins that a call in `unit` names. `same_image`: the unit is of `symbols`.
-std::optional<std::uint64_t> entry_of(ImageSymbols& symbols, CompileUnit& unit, Dwarf_Die function, bool same_image) {
+/// Where in `symbols` the function begins that a call in `unit` names. `same_image`: the unit is of
+/// `symbols`.
+std::optional<std::uint64_t> entry_of(ImageSymbols& symbols, CompileUnit& unit, Dwarf_Die function,
+                                      bool same_image) {
   if (same_image) {
     Dwarf_Addr entry = 0;
     if (dwarf_entrypc(&function, &entry) == 0) return entry;
@@ -58,10 +60,12 @@ void Search::add_way() {
   std::vector<std::uint64_t> all = prefix_;
   all.insert(all.end(), suffix_.begin(), suffix_.end());
   const std::size_t shorter = std::min(prefix_.size(), way_.size());
-  const auto differ = std::mismatch(prefix_.begin(), prefix_.begin() + static_cast<std::ptrdiff_t>(shorter), way_.begin());
+  const auto differ =
+      std::mismatch(prefix_.begin(), prefix_.begin() + static_cast<std::ptrdiff_t>(shorter), way_.begin());
   const auto head = static_cast<std::size_t>(differ.first - prefix_.begin());
   std::size_t tail = 0;
-  while (tail + head < std::min(all.size(), way_.size()) && all[all.size() - 1 - tail] == way_[way_.size() - 1 - tail])
+  while (tail + head < std::min(all.size(), way_.size()) &&
+         all[all.size() - 1 - tail] == way_[way_.size() - 1 - tail])
     ++tail;
   if (!suffix_.empty()) tail = std::min(tail, suffix_.size());
   prefix_.resize(head);

@@ -33,7 +33,8 @@ bool saved_at_cfa(const std::vector<Dwarf_Op>& operations, std::int32_t& offset)
 }
 
 /// "register + n", in either of the two spellings.
-bool register_and_offset(const std::vector<Dwarf_Op>& operations, std::uint8_t& number, std::int32_t& offset) {
+bool register_and_offset(const std::vector<Dwarf_Op>& operations, std::uint8_t& number,
+                         std::int32_t& offset) {
   if (operations.size() != 1) return false;
   const Dwarf_Op& operation = operations[0];
   if (operation.atom == DW_OP_bregx) {
@@ -92,8 +93,10 @@ bool make_simple(const GeneralRow& general, Row& row) {
   if (!saved_at_cfa(general.rules[dwarf_register::rip].operations, row.return_address)) return false;
   for (std::size_t i = 0; i < row.saved.size(); ++i) {
     const RegisterRule& rule = general.rules[dwarf_register::callee_saved[i]];
-    if (rule.kind == Kind::same_value) row.saved[i] = Row::not_saved;
-    else if (rule.kind == Kind::undefined || !saved_at_cfa(rule.operations, row.saved[i])) return false;
+    if (rule.kind == Kind::same_value)
+      row.saved[i] = Row::not_saved;
+    else if (rule.kind == Kind::undefined || !saved_at_cfa(rule.operations, row.saved[i]))
+      return false;
   }
   for (unsigned number = 0; number < dwarf_register::rip; ++number) {
     if (number == dwarf_register::rsp || is_callee_saved(number)) continue;

@@ -41,8 +41,10 @@ bool is_indirect_call(std::span<const std::uint8_t> code) {
     ++length;
     if (mode == 0 && (code[2] & 7U) == 5) length += 4;
   }
-  if (mode == 1) length += 1;
-  else if (mode == 2 || (mode == 0 && base == 5)) length += 4;
+  if (mode == 1)
+    length += 1;
+  else if (mode == 2 || (mode == 0 && base == 5))
+    length += 4;
   return length == code.size();
 }
 
@@ -59,7 +61,8 @@ std::optional<std::uint64_t> direct_call_target(const Image& image, std::uint64_
 bool follows_call(const Image& image, std::uint64_t address) {
   if (const auto target = direct_call_target(image, address)) {
     for (const Segment& segment : image.segments())
-      if (segment.executable && *target >= segment.vaddr && *target - segment.vaddr < segment.memory_size) return true;
+      if (segment.executable && *target >= segment.vaddr && *target - segment.vaddr < segment.memory_size)
+        return true;
   }
   constexpr std::size_t longest = 7;  // FF, ModRM, SIB, disp32; a REX prefix before it changes nothing
   std::array<std::uint8_t, longest> code{};

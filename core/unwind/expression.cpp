@@ -149,12 +149,16 @@ bool Machine::arithmetic(const Dwarf_Op& operation) {
     case DW_OP_div:
       if (right == 0) fail(ExpressionFailure::malformed);
       // INT64_MIN / -1 does not fit; negation wraps to what the hardware-free answer is modulo 2^64.
-      else if (right == ~std::uint64_t{0}) push(0 - left);
-      else push(static_cast<std::uint64_t>(signed_left / static_cast<std::int64_t>(right)));
+      else if (right == ~std::uint64_t{0})
+        push(0 - left);
+      else
+        push(static_cast<std::uint64_t>(signed_left / static_cast<std::int64_t>(right)));
       break;
     case DW_OP_mod:
-      if (right == 0) fail(ExpressionFailure::malformed);
-      else push(left % right);
+      if (right == 0)
+        fail(ExpressionFailure::malformed);
+      else
+        push(left % right);
       break;
     case DW_OP_and: push(left & right); break;
     case DW_OP_or: push(left | right); break;
@@ -190,11 +194,14 @@ ExpressionValue Machine::run(std::span<const Dwarf_Op> operations) {
     if (operation.atom == DW_OP_skip || operation.atom == DW_OP_bra) {
       if (operation.atom == DW_OP_bra && pop() == 0) continue;
       // Relative to the operation that follows: one byte of opcode, two of operand.
-      const Dwarf_Word target = operation.offset + 3 + static_cast<Dwarf_Word>(static_cast<std::int16_t>(operation.number));
+      const Dwarf_Word target =
+          operation.offset + 3 + static_cast<Dwarf_Word>(static_cast<std::int16_t>(operation.number));
       const auto found = std::find_if(operations.begin(), operations.end(),
                                       [&](const Dwarf_Op& other) { return other.offset == target; });
-      if (found == operations.end()) fail(ExpressionFailure::malformed);
-      else i = static_cast<std::size_t>(found - operations.begin()) - 1;  // wraps for 0, ++i undoes it
+      if (found == operations.end())
+        fail(ExpressionFailure::malformed);
+      else
+        i = static_cast<std::size_t>(found - operations.begin()) - 1;  // wraps for 0, ++i undoes it
     } else if (operation.atom == DW_OP_stack_value) {
       if (!last) fail(ExpressionFailure::malformed);
       result_.is_location = false;

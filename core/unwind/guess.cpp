@@ -40,7 +40,8 @@ bool by_frame_pointer(const GuessInput& input, RegisterFile& registers) {
   std::uint64_t saved = 0, return_address = 0;
   if (frame < registers[rsp] || frame % 8 != 0) return false;
   if (!input.stack.read(frame, saved) || !input.stack.read(frame + 8, return_address)) return false;
-  if (!follows_module_call(input.modules, return_address) && !in_other_code(input, return_address)) return false;
+  if (!follows_module_call(input.modules, return_address) && !in_other_code(input, return_address))
+    return false;
   RegisterFile caller;
   caller.set(rbp, saved);
   caller.set(rsp, frame + 16);

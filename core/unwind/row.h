@@ -15,12 +15,12 @@ namespace whomap {
 
 struct Row {
   enum class Kind : std::uint8_t {
-    missing,       ///< no call frame information covers the pc
-    unusable,      ///< there is some, but it cannot be understood
-    simple,        ///< CFA = register + offset; everything saved lies at CFA + a constant
-    general,       ///< see GeneralRow number `general`
-    outermost,     ///< the return address is undefined: nobody called this frame
-    kernel_signal, ///< the kernel's x86-64 signal return code, without CFI of its own
+    missing,        ///< no call frame information covers the pc
+    unusable,       ///< there is some, but it cannot be understood
+    simple,         ///< CFA = register + offset; everything saved lies at CFA + a constant
+    general,        ///< see GeneralRow number `general`
+    outermost,      ///< the return address is undefined: nobody called this frame
+    kernel_signal,  ///< the kernel's x86-64 signal return code, without CFI of its own
   };
   static constexpr std::int32_t not_saved = std::numeric_limits<std::int32_t>::min();
 
@@ -28,8 +28,8 @@ struct Row {
   bool signal = false;  ///< the caller was interrupted, it did not call
   std::uint8_t cfa_register = 0;
   std::int32_t cfa_offset = 0;
-  std::int32_t return_address = 0;        ///< where it is saved, relative to the CFA
-  std::array<std::int32_t, 6> saved{};    ///< dwarf_register::callee_saved, relative to the CFA
+  std::int32_t return_address = 0;      ///< where it is saved, relative to the CFA
+  std::array<std::int32_t, 6> saved{};  ///< dwarf_register::callee_saved, relative to the CFA
   std::uint32_t general = 0;
 };
 

@@ -62,8 +62,10 @@ Step step_general(const GeneralRow& row, const StackReader& stack, RegisterFile&
       result.address = result.value;
       if (!stack.read(result.address, result.value)) result.failure = ExpressionFailure::unreadable;
     }
-    if (result.failure == ExpressionFailure::none) caller.set(number, result.value);
-    else if (number == rip || number == rsp) return failed(result);
+    if (result.failure == ExpressionFailure::none)
+      caller.set(number, result.value);
+    else if (number == rip || number == rsp)
+      return failed(result);
     // Any other register just stays unknown; that ends the stack only where it is needed.
   }
   if (!caller.known(rsp)) caller.set(rsp, cfa.value);

@@ -13,10 +13,10 @@ namespace whomap {
 
 enum class StepOutcome : std::uint8_t {
   stepped,
-  unreadable,        ///< needs memory outside the stack copy, at Step::address
-  unknown_register,  ///< needs a register whose value is not known here
-  unsupported,       ///< an expression that cannot be evaluated
-  no_return_address, ///< the return address is undefined, or 0: nobody called this frame
+  unreadable,         ///< needs memory outside the stack copy, at Step::address
+  unknown_register,   ///< needs a register whose value is not known here
+  unsupported,        ///< an expression that cannot be evaluated
+  no_return_address,  ///< the return address is undefined, or 0: nobody called this frame
 };
 
 struct Step {

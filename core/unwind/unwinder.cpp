@@ -39,7 +39,8 @@ struct Unwinder::State {
   Row make_row(CallFrameInfo& cfi, std::uint64_t offset, PcKind kind) const;
   [[nodiscard]] bool may_be_code(std::uint64_t address) const;
   [[nodiscard]] std::string no_unwind_info(const UnwoundFrame& frame, bool unusable) const;
-  [[nodiscard]] std::string why_ended(const Step& step, const UnwoundFrame& frame, const StackReader& stack) const;
+  [[nodiscard]] std::string why_ended(const Step& step, const UnwoundFrame& frame,
+                                      const StackReader& stack) const;
 
   const ModuleMap& modules;
   std::vector<std::unique_ptr<CallFrameInfo>> cfi;  ///< by module index, opened when first needed
@@ -80,23 +81,28 @@ bool Unwinder::State::may_be_code(std::uint64_t address) const {
 }
 
 std::string Unwinder::State::no_unwind_info(const UnwoundFrame& frame, bool unusable) const {
-  if (unusable) return fmt::format("unwind info at {} is damaged or of an unknown kind", place(modules, frame));
+  if (unusable)
+    return fmt::format("unwind info at {} is damaged or of an unknown kind", place(modules, frame));
   if (frame.module < 0)
     if (const UnreadableModule* const unreadable = unreadable_at(modules, frame.pc))
       return fmt::format("no unwind info at {:#x}: {}", frame.pc, unreadable->reason);
   return fmt::format("no unwind info at {}", place(modules, frame));
 }
 
-std::string Unwinder::State::why_ended(const Step& step, const UnwoundFrame& frame, const StackReader& stack) const {
+std::string Unwinder::State::why_ended(const Step& step, const UnwoundFrame& frame,
+                                       const StackReader& stack) const {
   switch (step.outcome) {
     case StepOutcome::unreadable:
       if (step.address < stack.start() || step.address - stack.end() > (std::uint64_t{1} << 30))
-        return fmt::format("the stack of {} is at {:#x}, outside the copy", place(modules, frame), step.address);
+        return fmt::format("the stack of {} is at {:#x}, outside the copy", place(modules, frame),
+                           step.address);
       return fmt::format("copy ended at {:#x}", stack.end());
     case StepOutcome::unknown_register:
-      return fmt::format("unwind info at {} needs a register whose value is not known", place(modules, frame));
+      return fmt::format("unwind info at {} needs a register whose value is not known",
+                         place(modules, frame));
     case StepOutcome::unsupported:
-      return fmt::format("unwind info at {} has an expression that cannot be evaluated", place(modules, frame));
+      return fmt::format("unwind info at {} has an expression that cannot be evaluated",
+                         place(modules, frame));
     case StepOutcome::stepped:
     case StepOutcome::no_return_address: break;
   }
@@ -124,8 +130,9 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     const std::uint64_t lookup = kind == PcKind::return_address ? pc - 1 : pc;
     const int module = state_->modules.find(lookup);
     if (module < 0 && kind == PcKind::return_address && !state_->may_be_code(lookup)) {
-      result.truncated = fmt::format("the return address of {} would be {:#x}, which is not executable memory",
-                                     place(state_->modules, result.frames.back()), pc);
+      result.truncated =
+          fmt::format("the return address of {} would be {:#x}, which is not executable memory",
+                      place(state_->modules, result.frames.back()), pc);
       return result;
     }
     if (result.frames.size() == frame_limit) {
@@ -144,7 +151,8 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     switch (row.kind) {
       case Row::Kind::simple: step = step_simple(row, stack, registers); break;
       case Row::Kind::general:
-        step = step_general(state_->cfi[static_cast<std::size_t>(module)]->general_row(row.general), stack, registers);
+        step = step_general(state_->cfi[static_cast<std::size_t>(module)]->general_row(row.general), stack,
+                            registers);
         break;
       case Row::Kind::kernel_signal: step = step_kernel_signal(stack, registers); break;
       case Row::Kind::outermost: return result;

@@ -13,13 +13,13 @@
 namespace whomap {
 
 struct UnwoundFrame {
-  std::uint64_t pc = 0;     ///< a return address, except where `exact`
-  int module = -1;          ///< index into the ModuleMap, -1 when no module holds pc
-  std::uint64_t offset = 0; ///< link-time address: pc - bias; pc itself when module is -1
+  std::uint64_t pc = 0;      ///< a return address, except where `exact`
+  int module = -1;           ///< index into the ModuleMap, -1 when no module holds pc
+  std::uint64_t offset = 0;  ///< link-time address: pc - bias; pc itself when module is -1
   /// pc is an instruction that nothing returned to yet: where a signal arrived, or the kernel's signal
   /// return code, which a handler was made to return to without a call.
   bool exact = false;
-  bool guessed = false;     ///< not proven by CFI: this frame or one below it was guessed
+  bool guessed = false;  ///< not proven by CFI: this frame or one below it was guessed
   bool operator==(const UnwoundFrame&) const = default;
 };
 

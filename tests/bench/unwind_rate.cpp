@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many frames a second does one thread unwind? items_per_second of `warm` is the figure that counts: every
-// row is in the cache, as in a trace after its first stacks. `cold` opens the modules' CFI for every stack.
+// How many frames a second does one thread unwind? items_per_second of `warm` is the figure that counts:
+// every row is in the cache, as in a trace after its first stacks. `cold` opens the modules' CFI for every
+// stack.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -42,7 +43,8 @@ const Input& input() {
 void warm(benchmark::State& state) {
   whomap::Unwinder unwinder(input().code.modules);
   std::size_t frames = 0;
-  for (auto _ : state) frames += unwinder.unwind(input().thread.registers, input().thread.stack).frames.size();
+  for (auto _ : state)
+    frames += unwinder.unwind(input().thread.registers, input().thread.stack).frames.size();
   state.SetItemsProcessed(static_cast<std::int64_t>(frames));
   state.counters["frames"] = static_cast<double>(frames) / static_cast<double>(state.iterations());
 }

@@ -42,7 +42,9 @@ std::string with(std::string text, const std::string& what, const std::string& b
   return text;
 }
 
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
 
 /// The position of the bracket that the one at `end` closes, npos when there is none.
 std::size_t opening(const std::string& text, std::size_t end) {
@@ -69,7 +71,8 @@ std::string without_parameters(const std::string& name) {
     const char c = rest[i];
     if (c == '>' || c == ')' || c == '}') ++depth;
     if (c == '<' || c == '(' || c == '{') --depth;
-    if (c == ' ' && depth == 0 && rest.compare(0, i, "operator") != 0 && rest.find("operator ") == std::string::npos)
+    if (c == ' ' && depth == 0 && rest.compare(0, i, "operator") != 0 &&
+        rest.find("operator ") == std::string::npos)
       return rest.substr(i + 1);
   }
   return rest;
@@ -79,10 +82,11 @@ std::vector<GdbFrame> gdb_backtrace(pid_t pid, pid_t tid, int limit) {
   char folder[] = "/tmp/whomap_gdb_XXXXXX";
   if (::mkdtemp(folder) == nullptr) throw std::runtime_error("mkdtemp");
   const std::string script = std::string(folder) + "/frames.py", output = std::string(folder) + "/frames";
-  std::ofstream(script) << with(with(with(frames_script, "TID", std::to_string(tid)), "OUTPUT", output), "LIMIT",
-                                std::to_string(limit));
+  std::ofstream(script) << with(with(with(frames_script, "TID", std::to_string(tid)), "OUTPUT", output),
+                                "LIMIT", std::to_string(limit));
   const std::string command = fmt::format(
-      "gdb -nx -batch -iex 'set auto-load off' -iex 'set debuginfod enabled off' -iex 'set libthread-db-search-path /nonexistent' -p {} -x {} >{}/log 2>&1 </dev/null",
+      "gdb -nx -batch -iex 'set auto-load off' -iex 'set debuginfod enabled off' -iex 'set "
+      "libthread-db-search-path /nonexistent' -p {} -x {} >{}/log 2>&1 </dev/null",
       pid, script, folder);
   [[maybe_unused]] const int status = std::system(command.c_str());
 
@@ -107,7 +111,8 @@ std::vector<GdbFrame> gdb_backtrace(pid_t pid, pid_t tid, int limit) {
     std::ifstream log(std::string(folder) + "/log");
     std::fprintf(stderr, "%s\n", std::string(std::istreambuf_iterator<char>(log), {}).c_str());
   }
-  for (const char* const name : {"/frames.py", "/frames", "/log"}) ::unlink((folder + std::string(name)).c_str());
+  for (const char* const name : {"/frames.py", "/frames", "/log"})
+    ::unlink((folder + std::string(name)).c_str());
   ::rmdir(folder);
   return frames;
 }
@@ -133,11 +138,14 @@ Comparison compare_with_gdb(pid_t pid, pid_t tid, const StoppedThread& thread) {
     const bool signal = frame.exact && !result.ours.empty() && frame.function == "__restore_rt";
     result.ours.push_back({frame.offset, without_parameters(frame.function.value_or("")),
                            base_name(frame.file.value_or("")), frame.line.value_or(0),
-                           frame.inlined && !tail_call ? "inline" : signal ? "signal" : "normal"});
+                           frame.inlined && !tail_call ? "inline"
+                           : signal                    ? "signal"
+                                                       : "normal"});
   }
   result.theirs = gdb_backtrace(pid, tid);
   if (result.ours.size() != result.theirs.size())
-    result.differences.push_back(fmt::format("{} frames, GDB has {}", result.ours.size(), result.theirs.size()));
+    result.differences.push_back(
+        fmt::format("{} frames, GDB has {}", result.ours.size(), result.theirs.size()));
   for (std::size_t i = 0; i < std::min(result.ours.size(), result.theirs.size()); ++i) {
     const GdbFrame& ours = result.ours[i];
     const GdbFrame& theirs = result.theirs[i];

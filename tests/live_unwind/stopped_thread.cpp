@@ -21,7 +21,8 @@ namespace {
 /// Is any thread of the process blocked in read()? man 5 proc_pid_syscall; the number of read is 0.
 bool blocked_in_read(pid_t pid) {
   std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", ignored)) {
     std::ifstream file(task.path() / "syscall");
     std::string word;
     if (file >> word && word == "0") return true;
@@ -38,7 +39,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 }  // namespace
 
-BlockedChild::BlockedChild(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+BlockedChild::BlockedChild(const std::vector<std::string>& command,
+                           const std::vector<std::string>& environment) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
   const std::vector<char*> arguments = pointers(command);
@@ -58,6 +60,10 @@ BlockedChild::BlockedChild(const std::vector<std::string>& command, const std::v
   for (char byte = 0; ::read(from_child_, &byte, 1) == 1 && byte != '\n';) line_ += byte;
   if (line_.empty()) return;
   while (!blocked_in_read(pid_) && ::waitpid(pid_, nullptr, WNOHANG) == 0) std::this_thread::yield();
+}
+
+void BlockedChild::release() const {
+  if (::write(to_child_, "\n", 1) != 1) throw std::runtime_error("write");
 }
 
 BlockedChild::~BlockedChild() {
@@ -101,7 +107,8 @@ StoppedThread look_at(pid_t tid, std::size_t most) {
 }
 
 StoppedThread look_at_return(pid_t tid, long number, std::size_t most) {
-  if (::ptrace(PTRACE_SEIZE, tid, nullptr, PTRACE_O_TRACESYSGOOD) != 0) throw std::runtime_error("PTRACE_SEIZE");
+  if (::ptrace(PTRACE_SEIZE, tid, nullptr, PTRACE_O_TRACESYSGOOD) != 0)
+    throw std::runtime_error("PTRACE_SEIZE");
   ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
   int status = 0;
   wait_for_stop(tid, status);

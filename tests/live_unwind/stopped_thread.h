@@ -16,12 +16,15 @@ namespace whomap::test {
 /// standard input; the constructor returns when it does. The destructor kills it.
 class BlockedChild {
  public:
-  explicit BlockedChild(const std::vector<std::string>& command, const std::vector<std::string>& environment = {});
+  explicit BlockedChild(const std::vector<std::string>& command,
+                        const std::vector<std::string>& environment = {});
   ~BlockedChild();
   BlockedChild(const BlockedChild&) = delete;
   BlockedChild& operator=(const BlockedChild&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Lets its read() return.
+  void release() const;
   /// The line it wrote, empty when it ended instead.
   [[nodiscard]] const std::string& line() const { return line_; }
 

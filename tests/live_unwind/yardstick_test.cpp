@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// whomap's stacks must be GDB's: same frames, functions, files, lines and inlined calls. Where GDB has none to
-// offer, the stack must be whole or say why it is not.
+// whomap's stacks must be GDB's: same frames, functions, files, lines and inlined calls. Where GDB has none
+// to offer, the stack must be whole or say why it is not.
 #include <elf.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,11 +23,15 @@ bool has_program(const std::string& name) {
   return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-std::string target(const std::string& name) { return std::string(TARGETS "/") + name; }
+std::string target(const std::string& name) {
+  return std::string(TARGETS "/") + name;
+}
 
 void expect_equal(const Comparison& comparison) {
-  EXPECT_TRUE(comparison.differences.empty()) << ::testing::PrintToString(comparison.differences) << "\nwhomap:\n"
-                                              << to_text(comparison.ours) << "\nGDB:\n" << to_text(comparison.theirs);
+  EXPECT_TRUE(comparison.differences.empty())
+      << ::testing::PrintToString(comparison.differences) << "\nwhomap:\n"
+      << to_text(comparison.ours) << "\nGDB:\n"
+      << to_text(comparison.theirs);
   EXPECT_EQ(comparison.truncated, "");
   EXPECT_FALSE(comparison.guessed);
   EXPECT_GT(comparison.theirs.size(), 2U) << "GDB gave no stack";
@@ -44,7 +48,9 @@ struct Case {
   std::string function;  ///< must be on the stack; an empty one need not
 };
 
-void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+void PrintTo(const Case& value, std::ostream* out) {
+  *out << value.name;
+}
 
 class Yardstick : public ::testing::TestWithParam<Case> {};
 
@@ -60,22 +66,23 @@ TEST_P(Yardstick, EqualsGdb) {
 
 INSTANTIATE_TEST_SUITE_P(
     Targets, Yardstick,
-    ::testing::Values(Case{"Deep", {target("c_frames"), "deep", "1000"}, "inlined_block"},
-                      Case{"Alloca", {target("c_frames"), "alloca"}, "with_alloca"},
-                      Case{"Vla", {target("c_frames"), "vla"}, "with_vla"},
-                      Case{"Alignment", {target("c_frames"), "align"}, "with_alignment"},
-                      Case{"Signal", {target("c_frames"), "signal"}, "interrupted"},
-                      Case{"FaultAtFirstInstruction", {target("c_frames"), "fault"}, "faults"},
-                      Case{"Unoptimised", {target("c_frames_unoptimised"), "signal"}, "on_signal"},
-                      Case{"Static", {target("c_frames_static"), "signal"}, "interrupted"},
-                      Case{"StaticWithoutIndex", {target("c_frames_static_no_index"), "signal"}, "interrupted"},
-                      Case{"DebugFrameOnly", {target("c_frames_debug_frame"), "alloca"}, "with_alloca"},
-                      Case{"TailCalls", {target("tail_calls")}, "one_way"},
-                      Case{"AmbiguousTailCalls", {target("tail_calls"), "ambiguous"}, "two_ways"},
-                      Case{"Cpp", {target("cpp_frames")}, "arena::Pool<long, 16>::grow"},
-                      Case{"CppWithoutDebugInfo", {target("cpp_frames_no_debug")}, "arena::Pool<long, 16>::grow"},
-                      Case{"DebianPython", {"/usr/bin/python3", TARGET_SOURCES "/python_frames.py"}, ""},
-                      Case{"PathPython", {"python3", TARGET_SOURCES "/python_frames.py"}, ""}),
+    ::testing::Values(
+        Case{"Deep", {target("c_frames"), "deep", "1000"}, "inlined_block"},
+        Case{"Alloca", {target("c_frames"), "alloca"}, "with_alloca"},
+        Case{"Vla", {target("c_frames"), "vla"}, "with_vla"},
+        Case{"Alignment", {target("c_frames"), "align"}, "with_alignment"},
+        Case{"Signal", {target("c_frames"), "signal"}, "interrupted"},
+        Case{"FaultAtFirstInstruction", {target("c_frames"), "fault"}, "faults"},
+        Case{"Unoptimised", {target("c_frames_unoptimised"), "signal"}, "on_signal"},
+        Case{"Static", {target("c_frames_static"), "signal"}, "interrupted"},
+        Case{"StaticWithoutIndex", {target("c_frames_static_no_index"), "signal"}, "interrupted"},
+        Case{"DebugFrameOnly", {target("c_frames_debug_frame"), "alloca"}, "with_alloca"},
+        Case{"TailCalls", {target("tail_calls")}, "one_way"},
+        Case{"AmbiguousTailCalls", {target("tail_calls"), "ambiguous"}, "two_ways"},
+        Case{"Cpp", {target("cpp_frames")}, "arena::Pool<long, 16>::grow"},
+        Case{"CppWithoutDebugInfo", {target("cpp_frames_no_debug")}, "arena::Pool<long, 16>::grow"},
+        Case{"DebianPython", {"/usr/bin/python3", TARGET_SOURCES "/python_frames.py"}, ""},
+        Case{"PathPython", {"python3", TARGET_SOURCES "/python_frames.py"}, ""}),
     [](const auto& parameter) { return parameter.param.name; });
 
 TEST(YardstickThread, EqualsGdb) {
@@ -83,10 +90,27 @@ TEST(YardstickThread, EqualsGdb) {
   const BlockedChild child({target("c_frames"), "thread"});
   ASSERT_EQ(child.line(), "blocked");
   pid_t thread = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(child.pid()) + "/task"))
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(child.pid()) + "/task"))
     thread = std::max(thread, std::stoi(task.path().filename()));
   ASSERT_NE(thread, child.pid());
   expect_equal(compare_with_gdb(child.pid(), thread, look_at(thread)));
+}
+
+// Debian's UCX hooks mmap by overwriting libc's code; its libraries are stripped and have no frame pointers.
+TEST(YardstickUcx, EqualsGdbUnderTheHooks) {
+  if (!has_program("gdb")) GTEST_SKIP() << "needs gdb";
+  if (!std::filesystem::exists(target("ucx_frames"))) GTEST_SKIP() << "needs libucx-dev when whomap is configured";
+  const BlockedChild child({target("ucx_frames")}, {"UCX_MEM_MMAP_HOOK_MODE=bistro"});
+  ASSERT_EQ(child.line(), "blocked");
+  constexpr long mmap_number = 9;
+  child.release();
+  const StoppedThread thread = look_at_return(child.pid(), mmap_number);
+  const Comparison comparison = compare_with_gdb(child.pid(), child.pid(), thread);
+  expect_equal(comparison);
+  for (const char* const name : {"ucm_orig_mmap_syscall", "ucm_event_dispatch", "ucm_mmap", "map_memory", "main"})
+    EXPECT_TRUE(has_function(comparison, name)) << name << "\n" << to_text(comparison.ours);
+  EXPECT_TRUE(has_function(comparison, "")) << "ucm's static function has no name in the file";
 }
 
 TEST(AlternateStack, TheInterruptedStackIsNamedAsTheReason) {

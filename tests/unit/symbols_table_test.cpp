@@ -62,7 +62,9 @@ std::uint64_t load_bias() {
   return bias;
 }
 
-std::uint64_t link_time(const char* address) { return reinterpret_cast<std::uint64_t>(address) - load_bias(); }
+std::uint64_t link_time(const char* address) {
+  return reinterpret_cast<std::uint64_t>(address) - load_bias();
+}
 
 std::shared_ptr<const Image> self() {
   auto image = Image::from_file(UniqueFd(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)), "self");

@@ -50,9 +50,9 @@ TEST_F(Expression, RegistersOffsetsAndDereference) {
 
 TEST_F(Expression, ProcedureLinkageTableRow) {
   // CFA of lazy PLT entries: rsp + 8 + (rip & 15 >= 11 ? 8 : 0), as ld writes it.
-  const std::vector<Dwarf_Op> plt{op(DW_OP_breg7, 8), op(DW_OP_breg16, 0), op(DW_OP_lit15), op(DW_OP_and),
-                                  op(DW_OP_lit11),    op(DW_OP_ge),        op(DW_OP_lit3),  op(DW_OP_shl),
-                                  op(DW_OP_plus)};
+  const std::vector<Dwarf_Op> plt{op(DW_OP_breg7, 8), op(DW_OP_breg16, 0), op(DW_OP_lit15),
+                                  op(DW_OP_and),      op(DW_OP_lit11),     op(DW_OP_ge),
+                                  op(DW_OP_lit3),     op(DW_OP_shl),       op(DW_OP_plus)};
   registers_.set(dwarf_register::rip, 0x40100A);
   EXPECT_EQ(value(plt), 0x1008U);
   registers_.set(dwarf_register::rip, 0x40100B);
@@ -93,8 +93,9 @@ TEST_F(Expression, StackOperations) {
 
 TEST_F(Expression, Branches) {
   // Offsets as libdw gives them: where the operation begins in the block.
-  const std::vector<Dwarf_Op> either{op(DW_OP_breg7, 0, 0, 0), op(DW_OP_bra, 4, 0, 2), op(DW_OP_lit5, 0, 0, 5),
-                                     op(DW_OP_skip, 1, 0, 6),  op(DW_OP_lit6, 0, 0, 9), op(DW_OP_nop, 0, 0, 10)};
+  const std::vector<Dwarf_Op> either{op(DW_OP_breg7, 0, 0, 0), op(DW_OP_bra, 4, 0, 2),
+                                     op(DW_OP_lit5, 0, 0, 5),  op(DW_OP_skip, 1, 0, 6),
+                                     op(DW_OP_lit6, 0, 0, 9),  op(DW_OP_nop, 0, 0, 10)};
   EXPECT_EQ(value(either), 6U);
   registers_.set(dwarf_register::rsp, 0);
   EXPECT_EQ(value(either), 5U);
@@ -120,7 +121,8 @@ TEST_F(Expression, FailuresAreNamed) {
   EXPECT_EQ(failure({op(DW_OP_addr, 0x1000)}), ExpressionFailure::unsupported);
   EXPECT_EQ(failure({op(DW_OP_skip, static_cast<std::uint64_t>(-3), 0, 0)}), ExpressionFailure::malformed)
       << "a loop must end";
-  EXPECT_EQ(failure(std::vector<Dwarf_Op>(100, op(DW_OP_lit0))), ExpressionFailure::malformed) << "stack overflow";
+  EXPECT_EQ(failure(std::vector<Dwarf_Op>(100, op(DW_OP_lit0))), ExpressionFailure::malformed)
+      << "stack overflow";
   const ExpressionValue below = run({op(DW_OP_breg7, static_cast<std::uint64_t>(-8)), op(DW_OP_deref)});
   EXPECT_EQ(below.failure, ExpressionFailure::unreadable);
   EXPECT_EQ(below.address, 0xFF8U);

@@ -57,7 +57,8 @@ TEST(StepSimple, EndsWithTheReasonAndWithoutAChange) {
   EXPECT_EQ(registers[rsp], 0x1000U);
 
   const StackCopy zero = words(0x1000, {77, 0});
-  EXPECT_EQ(step_simple(row_of_pushed_rbx(), StackReader(zero), registers).outcome, StepOutcome::no_return_address);
+  EXPECT_EQ(step_simple(row_of_pushed_rbx(), StackReader(zero), registers).outcome,
+            StepOutcome::no_return_address);
 
   Row by_scratch = row_of_pushed_rbx();
   by_scratch.cfa_register = r10;
@@ -69,9 +70,10 @@ TEST(StepGeneral, EvaluatesRulesWithTheOldRegisters) {
   GeneralRow row;
   row.cfa = {{DW_OP_bregx, rsp, 16, 0}};
   for (RegisterRule& rule : row.rules) rule.kind = Kind::undefined;
-  row.rules[rip] = {Kind::expression, {{DW_OP_call_frame_cfa, 0, 0, 0}, {DW_OP_plus_uconst, 0 - std::uint64_t{8}, 0, 0}}};
-  row.rules[rbx] = {Kind::expression, {{DW_OP_regx, rbp, 0, 0}}};      // kept in another register
-  row.rules[rbp] = {Kind::expression, {{DW_OP_bregx, rbx, 0, 0}}};     // at an address outside the copy
+  row.rules[rip] = {Kind::expression,
+                    {{DW_OP_call_frame_cfa, 0, 0, 0}, {DW_OP_plus_uconst, 0 - std::uint64_t{8}, 0, 0}}};
+  row.rules[rbx] = {Kind::expression, {{DW_OP_regx, rbp, 0, 0}}};   // kept in another register
+  row.rules[rbp] = {Kind::expression, {{DW_OP_bregx, rbx, 0, 0}}};  // at an address outside the copy
   row.rules[r12].kind = Kind::same_value;
   const StackCopy copy = words(0x1000, {77, 0x401234});
   RegisterFile registers = at(0x1000);
