@@ -62,7 +62,15 @@ void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
   }
 }
 
-void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
+AddressRange Ledger::mapped_by(const CallEvent& call) const {
+  if (is_syscall_error(call.result)) return {};
+  if (call.number == nr_brk) {
+    const std::uint64_t before = page_up(break_);
+    const std::uint64_t after = page_up(call.result);
+    const bool grows = break_ != 0 && call.arguments[0] == call.result && after > before;
+    return grows ? AddressRange{before, after} : AddressRange{};
+  }
+  if (call.number != nr_mmap) return {};
   const std::uint64_t flags = call.arguments[3];
   std::uint64_t length = page_up(call.arguments[1]);
   if ((flags & map_hugetlb) != 0) {
@@ -71,13 +79,28 @@ void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
     const std::uint64_t units = length / unit + (length % unit != 0 ? 1 : 0);
     length = units > std::numeric_limits<std::uint64_t>::max() / unit ? 0 : units * unit;
   }
-  if (!plausible(call.result, length)) {
+  return plausible(call.result, length) ? AddressRange{call.result, call.result + length} : AddressRange{};
+}
+
+void Ledger::apply_if_free(const CallEvent& call, std::uint32_t stack) {
+  const AddressRange range = mapped_by(call);
+  if (range.size() != 0 && !owned(range)) apply(call, stack);
+}
+
+bool Ledger::owned(AddressRange range) const {
+  const auto after = live_.lower_bound(range.end);
+  return after != live_.begin() && std::prev(after)->second.range.end > range.start;
+}
+
+void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
+  const std::uint64_t flags = call.arguments[3];
+  const AddressRange range = mapped_by(call);
+  if (range.size() == 0) {
     ++counts_.implausible;
     return;
   }
   // MAP_FIXED_NOREPLACE fails with EEXIST where something is mapped (man 2 mmap), whatever MAP_FIXED says.
   const bool replaces = (flags & map_fixed) != 0 && (flags & map_fixed_noreplace) == 0;
-  const AddressRange range{call.result, call.result + length};
   if (replaces) cut(range, call);
   add({range, stack, call.number, call.exit_ns, call.tid, call.site, (flags & map_grows_down) != 0}, !replaces);
 }

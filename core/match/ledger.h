@@ -52,6 +52,10 @@ class Ledger {
   /// Applies one call. Calls must come by exit_ns. Failed calls change nothing.
   void apply(const CallEvent& call, std::uint32_t stack);
 
+  /// Applies a call that makes a mapping, where its range has no owner; changes nothing else. For calls around the
+  /// time at which the regions were read.
+  void apply_if_free(const CallEvent& call, std::uint32_t stack);
+
   /// The end of [heap], where it is known before the first brk call.
   void set_break(std::uint64_t address) { break_ = address; }
 
@@ -86,6 +90,10 @@ class Ledger {
   void remember_displaced(const LiveInterval& interval, const LiveInterval& by);
 
   [[nodiscard]] std::uint64_t page_up(std::uint64_t length) const;
+  /// Any live interval in `range`.
+  [[nodiscard]] bool owned(AddressRange range) const;
+  /// What the call maps that was not mapped before; empty for calls that map nothing or cannot have returned that.
+  [[nodiscard]] AddressRange mapped_by(const CallEvent& call) const;
   [[nodiscard]] bool owns_mapping_between(std::uint64_t start, std::uint64_t end) const;
   [[nodiscard]] bool plausible(std::uint64_t address, std::uint64_t length) const;
 

@@ -20,6 +20,9 @@
 namespace whomap {
 namespace {
 
+/// How much later than its effect a return may be seen: GDB hands over the stops of many threads one by one.
+constexpr std::uint64_t late_return_ns = 100'000'000;
+
 constexpr std::int64_t nr_mmap = 9, nr_munmap = 11, nr_brk = 12, nr_mremap = 25;
 
 struct RowKeyHash {
@@ -91,9 +94,13 @@ class Matcher {
         if (region.vma.name == "[heap]") ledger_.set_break(region.vma.end);
     }
     const std::uint64_t until = after_ ? after_->time_ns : std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t read_for = after_ ? after_->duration_ns : 0;
     EventOrder order([&](const TraceEvent& event) {
-      if (event.call.exit_ns <= until) ledger_.apply(event.call, event.stack);
-      else ++after_last_snapshot_;
+      if (event.call.exit_ns <= until) return ledger_.apply(event.call, event.stack);
+      ++after_last_snapshot_;
+      // The snapshot may show it all the same: reading took time, and a thread that waits for the tracer has its
+      // mapping before its return is timed.
+      if (event.call.exit_ns - until <= read_for + late_return_ns) ledger_.apply_if_free(event.call, event.stack);
     });
     TraceVisitor visitor;
     // Decoded a second time only so that this pass judges every line.
@@ -156,7 +163,7 @@ class Matcher {
     answer_.regions = std::move(attribution.regions);
     answer_.unexplained = std::move(attribution.unexplained);
     answer_.seconds = seconds();
-    if (!answer_.threads && answer_.totals.threads != 0) answer_.threads = answer_.totals.threads;
+    if (!answer_.threads && before_) answer_.threads = before_->threads;
     if (answer_.complete) answer_.lost = std::max(answer_.totals.lost, lost_records_.value_or(0));
     else answer_.lost = lost_records_;
     for (const auto& [key, counts] : rows_) answer_.stacks.push_back(row(key, counts, attribution));
@@ -226,6 +233,7 @@ class Matcher {
     }
     if (unknown_records_ != 0)
       notes.push_back(fmt::format("{} of types that this whomap does not know", count_text(unknown_records_, "record")));
+    add_plan_notes();
     const LedgerCounts& counts = ledger_.counts();
     if (counts.conflicts != 0)
       notes.push_back(fmt::format("{} got addresses whose unmapping came later or was not captured",
@@ -250,8 +258,21 @@ class Matcher {
       notes.push_back(fmt::format("the regions afterwards are those of {}; that they are this process's, and when they were "
                                   "taken, cannot be checked", options_.after_name));
     if (after_last_snapshot_ != 0)
-      notes.push_back(fmt::format("{} after the last snapshot, counted but not matched",
-                                  count_text(after_last_snapshot_, "event")));
+      notes.push_back(fmt::format("{} after the last snapshot", count_text(after_last_snapshot_, "event")));
+  }
+
+  /// What the plan left out bounds what the events can explain.
+  void add_plan_notes() {
+    const Plan& plan = answer_.header.plan;
+    const auto left_out = std::count_if(plan.sites.begin(), plan.sites.end(),
+                                        [](const Site& site) { return site.watch == WatchKind::none; });
+    if (left_out != 0)
+      answer_.notes.push_back(fmt::format("{} of {} was not watched", count_text(static_cast<std::uint64_t>(left_out)),
+                                          count_text(plan.sites.size(), "site")));
+    const bool unmaps = std::find(plan.watched.begin(), plan.watched.end(), nr_munmap) != plan.watched.end();
+    if (!plan.watched.empty() && !unmaps)
+      answer_.notes.emplace_back("munmap was not watched: memory that was unmapped and mapped again may be given to the "
+                                 "wrong stack");
   }
 
   const std::string& path_;

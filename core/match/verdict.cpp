@@ -246,11 +246,29 @@ void judge_unexplained(Answer& answer) {
   set(answer, "no-site", fmt::format("{}, and {}.{}{}", grown, why, most, lost));
 }
 
+/// New addresses, but as many old ones went, and nothing more is resident.
+bool as_much_went(const Growth& growth) {
+  const bool net = growth.mapped_bytes >= growth.unmapped_bytes + least_mapped_growth;
+  return !net && growth.rss_anon.value_or(0) < static_cast<std::int64_t>(least_resident_growth);
+}
+
+void judge_exchange(Answer& answer, const Group& most) {
+  const Growth& growth = answer.growth;
+  const std::string resident = growth.rss_anon ? signed_bytes_text(*growth.rss_anon) : "an unknown amount";
+  set(answer, "churn",
+      fmt::format("nothing grew on the whole: {} were newly mapped in {}, {} that were mapped before are not any more, "
+                  "RssAnon changed by {}. Most of the new memory is {}'s: {}. A leak beside something that was given "
+                  "back looks the same: trace again for longer to tell.",
+                  bytes_text(growth.mapped_bytes), seconds_text(answer.seconds), bytes_text(growth.unmapped_bytes),
+                  resident, who(*most.first), amount(answer, most)));
+}
+
 void judge_mapped(Answer& answer, const Attribution& attribution) {
   const std::uint64_t mapped = answer.growth.mapped_bytes;
   const std::vector<Group> groups = group_rows(answer);
   if (groups.empty()) return judge_unexplained(answer);
   const Group& most = groups.front();
+  if (as_much_went(answer.growth)) return judge_exchange(answer, most);
   if (attribution.inaccessible_bytes >= mapped / 10 * 9) {
     set(answer, "reservation",
         fmt::format("{} reserves addresses: {}, without access (PROT_NONE), which costs no memory until it is used.",

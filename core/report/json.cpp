@@ -68,7 +68,7 @@ Json frame_json(const Frame& frame) {
           {"guessed", frame.guessed}};
 }
 
-/// How the site's system call number is known; for a caller-constant site, whose dispatcher it calls.
+/// How the number of the site's system call is known.
 std::string dispatch(const Site& site) {
   switch (site.kind) {
     case NumberKind::constant: return "constant";
@@ -87,7 +87,8 @@ Json site_json(const Answer& answer, std::uint32_t id) {
           {"symbol", known_text(site.symbol)},
           {"offset", hex_string(site.syscall_offset)},
           {"dispatch", dispatch(site)},
-          {"dispatcher", known_text(site.dispatcher)}};
+          {"dispatcher", known_text(site.dispatcher)},
+          {"symbol_offset", site.symbol.empty() ? Json(nullptr) : Json(hex_string(site.symbol_offset))}};
 }
 
 Json stack_json(const Answer& answer, const StackAnswer& row) {

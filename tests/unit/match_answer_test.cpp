@@ -266,6 +266,36 @@ TEST_F(Match, CallsAfterTheLastSnapshotDoNotUndoIt) {
   EXPECT_NE(answer.notes.back().find("1 event after the last snapshot"), std::string::npos);
 }
 
+// A thread that waits for the tracer has its mapping before its return is timed.
+TEST_F(Match, AMappingWhoseReturnIsTimedAfterTheSnapshotThatShowsIt) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}), make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  mmap(area, mib, 1, 9'000);
+  mmap(area + mib, mib, 1, 10'020);
+  munmap(area, mib, 1, 10'030);
+  mmap(area, mib, 2, 10'040);      // after the unmapping, so after the snapshot
+  mmap(area + 2 * mib, mib, 1, 11'000);
+  snapshots_.push_back(snapshot(region(area, area + 3 * mib, 0), 10'000, 4 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.growth.explained_bytes, 2 * mib);
+  EXPECT_EQ(answer.stacks[0].stack.id, 1U);
+  EXPECT_EQ(answer.stacks[0].growth_bytes, 2 * mib);
+}
+
+TEST_F(Match, NewMemoryInPlaceOfOldIsNoGrowth) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "rotate"}})};
+  snapshots_.push_back(snapshot(region(area, area + 10 * mib, 10 * mib), 0, 11 * mib));
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    munmap(area + i * mib, mib, 1, 900 * i + 5);
+    mmap(area + 100 * mib + i * mib, mib, 1, 900 * i + 6);
+  }
+  snapshots_.push_back(snapshot(region(area + 100 * mib, area + 110 * mib, 10 * mib), 10'000, 11 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "churn") << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "rotate (app)")) << answer.verdict_text;
+  EXPECT_EQ(answer.growth.unmapped_bytes, 10 * mib);
+}
+
 TEST_F(Match, EventsOutOfOrderInTheFile) {
   stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}), make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
   snapshots_.push_back(snapshot("", 0, mib));
