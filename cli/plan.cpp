@@ -27,7 +27,8 @@ Result<Plan> plan_of_process(pid_t pid, const PlanOptions& options) {
   modules.update(*target, maps->vmas);
   auto plan = make_plan(*target, modules, options);
   if (plan && !maps->unparsed.empty())
-    plan->notes.push_back(fmt::format("{} lines of /proc/{}/maps were not understood", maps->unparsed.size(), pid));
+    plan->notes.push_back(
+        fmt::format("{} lines of /proc/{}/maps were not understood", maps->unparsed.size(), pid));
   return plan;
 }
 
@@ -40,14 +41,17 @@ Result<Plan> plan_of_file(const std::string& path, const PlanOptions& options) {
 }
 
 ExitStatus run(const std::vector<std::string>& arguments) {
-  CommandLine line("plan", "-p PID [OPTIONS] | --elf FILE [OPTIONS]", "which instructions map memory, and how each would be watched");
-  line.options().add_options()
-      ("pid,p", po::value<std::string>()->value_name("PID"), "the process to look at; it is not stopped")
-      ("elf", po::value<std::string>()->value_name("FILE"), "an x86-64 or AArch64 file on disk instead")
-      ("syscalls", po::value<std::string>()->value_name("LIST"), "calls to plan for (default: mmap,munmap,mremap,brk)")
-      ("module", po::value<std::string>()->value_name("REGEX"), "only modules whose path matches")
-      ("format", po::value<std::string>()->value_name("FORMAT")->default_value("table"), "table or json")
-      ("output,o", po::value<std::string>()->value_name("FILE")->default_value("-"), "write to FILE, - is standard output");
+  CommandLine line("plan", "-p PID [OPTIONS] | --elf FILE [OPTIONS]",
+                   "which instructions map memory, and how each would be watched");
+  line.options().add_options()("pid,p", po::value<std::string>()->value_name("PID"),
+                               "the process to look at; it is not stopped")(
+      "elf", po::value<std::string>()->value_name("FILE"), "an x86-64 or AArch64 file on disk instead")(
+      "syscalls", po::value<std::string>()->value_name("LIST"),
+      "calls to plan for (default: mmap,munmap,mremap,brk)")(
+      "module", po::value<std::string>()->value_name("REGEX"), "only modules whose path matches")(
+      "format", po::value<std::string>()->value_name("FORMAT")->default_value("table"), "table or json")(
+      "output,o", po::value<std::string>()->value_name("FILE")->default_value("-"),
+      "write to FILE, - is standard output");
   if (auto stop = line.parse(arguments)) return *stop;
   if (line.has("pid") == line.has("elf")) return report_usage("plan", "give either -p PID or --elf FILE");
   const std::string& format = line.get<std::string>("format");
@@ -74,7 +78,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
 
   const std::string& output = line.get<std::string>("output");
   const std::string text = format == "json" ? to_json(*plan).dump(2) + "\n" : plan_table(*plan);
-  if (auto wrote = write_result(output, line.common().force, text); !wrote) return report_error(wrote.error());
+  if (auto wrote = write_result(output, line.common().force, text); !wrote)
+    return report_error(wrote.error());
   return plan->sites.empty() ? ExitStatus::negative : ExitStatus::done;
 }
 

@@ -12,14 +12,16 @@ namespace {
 
 std::string call_name(const Plan& plan, std::int64_t number) {
   for (const MemorySyscall& call : memory_syscalls)
-    if (plan.machine == "x86_64" ? call.x86_64 == number : call.aarch64 == number) return std::string(call.name);
+    if (plan.machine == "x86_64" ? call.x86_64 == number : call.aarch64 == number)
+      return std::string(call.name);
   return fmt::format("#{}", number);
 }
 
 std::string calls(const Plan& plan, const Site& site) {
   if (site.any_number) return site.numbers == plan.watched ? "any" : "any of";
   std::string names;
-  for (const std::int64_t number : site.numbers) names += fmt::format("{}{}", names.empty() ? "" : ",", call_name(plan, number));
+  for (const std::int64_t number : site.numbers)
+    names += fmt::format("{}{}", names.empty() ? "" : ",", call_name(plan, number));
   return names;
 }
 
@@ -56,24 +58,31 @@ std::string base_name(const std::string& path) {
 std::string plan_table(const Plan& plan) {
   std::string out;
   if (plan.target.pid != 0)
-    out += fmt::format("Process {} ({}), {}\n", plan.target.pid, printable(plan.target.comm), printable(plan.target.exe));
+    out += fmt::format("Process {} ({}), {}\n", plan.target.pid, printable(plan.target.comm),
+                       printable(plan.target.exe));
   std::string watched;
-  for (const std::int64_t number : plan.watched) watched += fmt::format("{}{}", watched.empty() ? "" : ", ", call_name(plan, number));
+  for (const std::int64_t number : plan.watched)
+    watched += fmt::format("{}{}", watched.empty() ? "" : ", ", call_name(plan, number));
   out += fmt::format("Watched: {}\n\n", watched);
-  if (plan.sites.empty()) out += "No instruction was found through which these calls can be made.\n";
+  if (plan.sites.empty())
+    out += "No instruction was found through which these calls can be made.\n";
   else
-    out += fmt::format("{:>3}  {:<7} {:<10} {:<12} {:<18} {}\n", "#", "calls", "number", "watched", "return address", "where");
+    out += fmt::format("{:>3}  {:<7} {:<10} {:<12} {:<18} {}\n", "#", "calls", "number", "watched",
+                       "return address", "where");
   for (const Site& site : plan.sites) {
     const std::uint64_t address = site.return_address != 0 ? site.return_address : site.syscall_address;
-    out += fmt::format("{:>3}  {:<7} {:<10} {:<12} {:<#18x} {}  {}\n", site.id, calls(plan, site), kind_name(site.kind),
-                       watch_name(site.watch), address, base_name(site.module), place(site));
+    out += fmt::format("{:>3}  {:<7} {:<10} {:<12} {:<#18x} {}  {}\n", site.id, calls(plan, site),
+                       kind_name(site.kind), watch_name(site.watch), address, base_name(site.module),
+                       place(site));
     if (site.kind != NumberKind::constant || site.reason.find(';') != std::string::npos) {
       const std::string proof = site.proof ? fmt::format(" ({})", site.proof->instruction) : "";
-      const std::string to = site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(site.dispatcher));
+      const std::string to =
+          site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(site.dispatcher));
       out += fmt::format("     {}{}{}\n", to, printable(site.reason), proof);
     }
   }
-  const auto planned = std::count_if(plan.sites.begin(), plan.sites.end(), [](const Site& s) { return s.watch != WatchKind::none; });
+  const auto planned = std::count_if(plan.sites.begin(), plan.sites.end(),
+                                     [](const Site& s) { return s.watch != WatchKind::none; });
   out += fmt::format("\n{} sites, {} of them watched.\n", plan.sites.size(), planned);
   for (const std::string& note : plan.notes) out += fmt::format("note: {}\n", printable(note));
   return out;

@@ -54,7 +54,9 @@ class Cursor {
     const std::uint64_t place = vaddr();
     std::uint64_t value = 0;
     switch (encoding & 0x0FU) {
-      case DW_EH_PE_absptr: case DW_EH_PE_udata8: case DW_EH_PE_sdata8: value = take<std::uint64_t>(); break;
+      case DW_EH_PE_absptr:
+      case DW_EH_PE_udata8:
+      case DW_EH_PE_sdata8: value = take<std::uint64_t>(); break;
       case DW_EH_PE_udata2: value = take<std::uint16_t>(); break;
       case DW_EH_PE_udata4: value = take<std::uint32_t>(); break;
       case DW_EH_PE_sdata2:
@@ -74,8 +76,10 @@ class Cursor {
   }
 
   void skip(std::uint64_t count) {
-    if (!good_ || count > bytes_.data.size() - position_) good_ = false;
-    else position_ += count;
+    if (!good_ || count > bytes_.data.size() - position_)
+      good_ = false;
+    else
+      position_ += count;
   }
 
   [[nodiscard]] std::size_t position() const { return position_; }
@@ -106,9 +110,11 @@ std::optional<Cie> read_cie(Bytes bytes, std::size_t position) {
   if (augmentation.front() != 'z') return std::nullopt;
   cie.take_uleb128();  // code alignment
   cie.take_uleb128();  // data alignment: signed, of the same length
-  if (version == 1) cie.take<std::uint8_t>();
-  else cie.take_uleb128();  // return address register
-  cie.take_uleb128();       // length of the augmentation data
+  if (version == 1)
+    cie.take<std::uint8_t>();
+  else
+    cie.take_uleb128();  // return address register
+  cie.take_uleb128();    // length of the augmentation data
   Cie result;
   result.signal_frame = augmentation.find('S') != std::string::npos;
   for (const char letter : augmentation) {
@@ -156,7 +162,8 @@ std::vector<FrameRange> walk(Bytes bytes, bool stop_at_zero, bool is_x86) {
     if (start && size && *start != 0 && *size != 0 && *start + *size > *start)
       ranges.push_back({*start, *start + *size});
   }
-  std::sort(ranges.begin(), ranges.end(), [](const FrameRange& a, const FrameRange& b) { return a.start < b.start; });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const FrameRange& a, const FrameRange& b) { return a.start < b.start; });
   return ranges;
 }
 

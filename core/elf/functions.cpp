@@ -42,7 +42,8 @@ FunctionTable FunctionTable::read(std::shared_ptr<const Image> image) {
       table.symbols_.push_back({each.start, each.end, each.name, BoundarySource::go_table, false, true});
   }
   table.give_sizes(complete);
-  std::sort(table.data_.begin(), table.data_.end(), [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
+  std::sort(table.data_.begin(), table.data_.end(),
+            [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
   return table;
 }
 
@@ -53,7 +54,8 @@ void FunctionTable::read_symbols(std::uint32_t section_type, BoundarySource sour
     const Elf_Data* data = elf_getdata(section, nullptr);
     Elf_Scn* const string_section = elf_getscn(image_->elf(), header.sh_link);
     const Elf_Data* strings = string_section == nullptr ? nullptr : elf_getdata(string_section, nullptr);
-    if (data == nullptr || data->d_buf == nullptr || strings == nullptr || strings->d_buf == nullptr) continue;
+    if (data == nullptr || data->d_buf == nullptr || strings == nullptr || strings->d_buf == nullptr)
+      continue;
     const std::string_view names(static_cast<const char*>(strings->d_buf), strings->d_size);
     const auto* const symbols = static_cast<const Elf64_Sym*>(data->d_buf);
     for (std::size_t i = 0; i < data->d_size / sizeof(Elf64_Sym); ++i) {
@@ -65,7 +67,8 @@ void FunctionTable::read_symbols(std::uint32_t section_type, BoundarySource sour
       }
       if ((type != STT_FUNC && type != STT_GNU_IFUNC) || symbol.st_shndx == SHN_UNDEF) continue;
       if (symbol.st_value == 0 || symbol.st_value + symbol.st_size < symbol.st_value) continue;
-      std::string_view name = symbol.st_name < names.size() ? names.substr(symbol.st_name) : std::string_view{};
+      std::string_view name =
+          symbol.st_name < names.size() ? names.substr(symbol.st_name) : std::string_view{};
       name = name.substr(0, name.find('\0'));
       symbols_.push_back({symbol.st_value, symbol.st_value + symbol.st_size, name, source,
                           ELF64_ST_BIND(symbol.st_info) == STB_LOCAL, true});
@@ -102,12 +105,15 @@ void FunctionTable::give_sizes(bool complete) {
       std::size_t next = i + 1;
       while (next < symbols_.size() && symbols_[next].start == symbol.start) ++next;
       const auto section = last_before(sections_, symbol.start);
-      std::uint64_t end = section != sections_.end() && section->contains(symbol.start) ? section->end : symbol.start;
+      std::uint64_t end =
+          section != sections_.end() && section->contains(symbol.start) ? section->end : symbol.start;
       if (next < symbols_.size()) end = std::min(end, symbols_[next].start);
       const auto frame = last_before(frames_, symbol.start);
       const bool described = frame != frames_.end() && symbol.start < frame->end;
-      if (described) end = std::min(end, frame->end);
-      else if (const auto following = frame == frames_.end() ? frames_.begin() : frame + 1; following != frames_.end())
+      if (described)
+        end = std::min(end, frame->end);
+      else if (const auto following = frame == frames_.end() ? frames_.begin() : frame + 1;
+               following != frames_.end())
         end = std::min(end, following->start);
       symbol.end = std::max(end, symbol.start);
       symbol.name_covers = complete || (described && frame->start == symbol.start);
@@ -125,7 +131,8 @@ std::optional<Function> FunctionTable::lookup(std::uint64_t vaddr) const {
     if (it == symbols_.begin()) break;
   }
   if (found != nullptr)
-    return Function{found->start, found->end, found->name_covers ? found->name : std::string_view{}, found->source};
+    return Function{found->start, found->end, found->name_covers ? found->name : std::string_view{},
+                    found->source};
   const auto frame = last_before(frames_, vaddr);
   if (frame != frames_.end() && vaddr < frame->end)
     return Function{frame->start, frame->end, {}, BoundarySource::unwind_table};

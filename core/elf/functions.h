@@ -17,10 +17,10 @@ namespace whomap {
 
 /// What a function's boundaries are known from.
 enum class BoundarySource {
-  symbol,           ///< .symtab
-  dynamic_symbol,   ///< .dynsym
-  unwind_table,     ///< an FDE of .eh_frame; it has no name
-  go_table,         ///< Go's .gopclntab
+  symbol,          ///< .symtab
+  dynamic_symbol,  ///< .dynsym
+  unwind_table,    ///< an FDE of .eh_frame; it has no name
+  go_table,        ///< Go's .gopclntab
 };
 
 /// Link-time addresses, start up to and not including end.

@@ -97,7 +97,8 @@ std::vector<GoFunction> read_go_functions(const Image& image) {
     if (!entry || !description || !next || *next <= *entry) continue;
     const auto name = at<std::int32_t>(table, *start + *description + size);
     functions.push_back({base + *entry, base + *next,
-                         name && *name >= 0 ? name_at(table, *names + static_cast<std::uint64_t>(*name)) : std::string_view{}});
+                         name && *name >= 0 ? name_at(table, *names + static_cast<std::uint64_t>(*name))
+                                            : std::string_view{}});
   }
   return functions;
 }

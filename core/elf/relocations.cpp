@@ -7,7 +7,8 @@ namespace whomap {
 namespace {
 
 bool fills_a_pointer(std::uint16_t machine, std::uint64_t type) {
-  if (machine == EM_X86_64) return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_64;
+  if (machine == EM_X86_64)
+    return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT || type == R_X86_64_64;
   if (machine == EM_AARCH64)
     return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT || type == R_AARCH64_ABS64;
   return false;
@@ -22,12 +23,15 @@ std::vector<ImportSlot> read_import_slots(const Image& image) {
   for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
     GElf_Shdr header;
     // Only relocations that are loaded: the others are for the linker.
-    if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA || (header.sh_flags & SHF_ALLOC) == 0)
+    if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_RELA ||
+        (header.sh_flags & SHF_ALLOC) == 0)
       continue;
     Elf_Data* const data = elf_getdata(section, nullptr);
     Elf_Scn* const symbol_section = elf_getscn(elf, header.sh_link);
     GElf_Shdr symbol_header;
-    if (data == nullptr || symbol_section == nullptr || gelf_getshdr(symbol_section, &symbol_header) == nullptr) continue;
+    if (data == nullptr || symbol_section == nullptr ||
+        gelf_getshdr(symbol_section, &symbol_header) == nullptr)
+      continue;
     Elf_Data* const symbols = elf_getdata(symbol_section, nullptr);
     if (symbols == nullptr || header.sh_entsize == 0) continue;
     for (std::size_t i = 0; i < header.sh_size / header.sh_entsize; ++i) {

@@ -14,15 +14,18 @@ namespace {
 
 /// GOT slots of the module that lead to the dispatcher: by what they hold where they are bound, by the symbol
 /// they are for where they are not (lazy binding leaves the address of the PLT's own next instruction).
-std::vector<std::uint64_t> slots_for(const ModuleCode& module, const Image& image, const Dispatcher& dispatcher) {
+std::vector<std::uint64_t> slots_for(const ModuleCode& module, const Image& image,
+                                     const Dispatcher& dispatcher) {
   std::vector<std::uint64_t> slots;
   for (const ImportSlot& slot : read_import_slots(image)) {
     const std::uint64_t address = slot.vaddr + module.bias();
     std::array<std::uint8_t, 8> bytes{};
     std::uint64_t content = 0;
-    if (module.view().read_data(address, bytes) == bytes.size()) std::memcpy(&content, bytes.data(), sizeof content);
+    if (module.view().read_data(address, bytes) == bytes.size())
+      std::memcpy(&content, bytes.data(), sizeof content);
     const bool bound = content != 0 && !module.view().area(content).has_value();
-    const bool named = std::find(dispatcher.aliases.begin(), dispatcher.aliases.end(), slot.symbol) != dispatcher.aliases.end();
+    const bool named = std::find(dispatcher.aliases.begin(), dispatcher.aliases.end(), slot.symbol) !=
+                       dispatcher.aliases.end();
     const bool unbound_import = !bound && named && !slot.defined_here;
     if (content == dispatcher.entry || unbound_import) slots.push_back(address);
   }
@@ -45,7 +48,8 @@ std::vector<std::uint64_t> stub_entries(const ModuleCode& module, std::uint64_t 
   return entries;
 }
 
-Value parameter_at(const Dispatcher& dispatcher, const ModuleCode& module, const MachineState& state, bool tail_jump) {
+Value parameter_at(const Dispatcher& dispatcher, const ModuleCode& module, const MachineState& state,
+                   bool tail_jump) {
   if (dispatcher.parameter.kind() == Value::Kind::entry_register)
     return state.registers[dispatcher.parameter.entry_register()];
   const Value& top = state.registers[module.set().stack_pointer];
@@ -63,7 +67,8 @@ std::vector<DispatcherCall> find_dispatcher_calls(const ModuleCode& module, cons
   using Kind = Reference::Kind;
   std::vector<DispatcherCall> calls;
   const bool own = module.view().area(dispatcher.entry).has_value();
-  const std::vector<std::uint64_t> slots = image == nullptr ? std::vector<std::uint64_t>{} : slots_for(module, *image, dispatcher);
+  const std::vector<std::uint64_t> slots =
+      image == nullptr ? std::vector<std::uint64_t>{} : slots_for(module, *image, dispatcher);
   if (!own && slots.empty()) return calls;
 
   std::vector<Reference> references = find_references(module, {.slots = slots});
@@ -74,7 +79,8 @@ std::vector<DispatcherCall> find_dispatcher_calls(const ModuleCode& module, cons
     if (each.kind != Kind::jump_through) continue;
     for (const std::uint64_t entry : stub_entries(module, each.address)) add_entry(entry);
   }
-  std::sort(entries.begin(), entries.end(), [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
+  std::sort(entries.begin(), entries.end(),
+            [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; });
   for (const Reference& each : find_references(module, {.targets = entries})) references.push_back(each);
 
   for (const Reference& each : references) {
@@ -91,11 +97,13 @@ std::vector<DispatcherCall> find_dispatcher_calls(const ModuleCode& module, cons
     call.next = is_call ? code.instructions[static_cast<std::size_t>(index)].next() : 0;
     call.tail_jump = !is_call;
     call.bounds = *bounds;
-    call.number = parameter_at(dispatcher, module, NumberFlow(code, module.set()).before(each.address), !is_call);
+    call.number =
+        parameter_at(dispatcher, module, NumberFlow(code, module.set()).before(each.address), !is_call);
     call.dispatcher = dispatcher.name;
     calls.push_back(std::move(call));
   }
-  std::sort(calls.begin(), calls.end(), [](const DispatcherCall& a, const DispatcherCall& b) { return a.address < b.address; });
+  std::sort(calls.begin(), calls.end(),
+            [](const DispatcherCall& a, const DispatcherCall& b) { return a.address < b.address; });
   return calls;
 }
 

@@ -51,7 +51,8 @@ CodeSites find_code_sites(ModuleCode& module) {
   for (const Reference& each : find_references(module, {.targets = interiors(functions), .branches = true})) {
     if (each.kind != Reference::Kind::jump && each.kind != Reference::Kind::branch) continue;
     const auto function = std::prev(functions.upper_bound(each.target));
-    if (!function->second.bounds.range.contains(each.address)) entered[function->first].push_back(each.target);
+    if (!function->second.bounds.range.contains(each.address))
+      entered[function->first].push_back(each.target);
   }
 
   for (const auto& [start, function] : functions) {
@@ -71,11 +72,16 @@ CodeSites find_code_sites(ModuleCode& module) {
       site.entry_jump = code.entry_jump;
       site.patched = !code.patched.empty();
       if (site.patched) {
-        const FunctionCode original = decode_original(module.view(), module.set(), function.bounds.range, function.bounds.entry_known);
-        site.own_number = NumberFlow(original, module.set(), entered[start]).before(address).registers[module.set().number_register].single();
+        const FunctionCode original =
+            decode_original(module.view(), module.set(), function.bounds.range, function.bounds.entry_known);
+        site.own_number = NumberFlow(original, module.set(), entered[start])
+                              .before(address)
+                              .registers[module.set().number_register]
+                              .single();
       }
       if (site.bounds.entry_by_call && !flow.reached_from_entry(address)) site.bounds.entry_known = false;
-      if (!site.bounds.entry_known || site.bounds.entry_by_call) site.doubtful = !looks_like_code(module.view(), module.set(), code, address);
+      if (!site.bounds.entry_known || site.bounds.entry_by_call)
+        site.doubtful = !looks_like_code(module.view(), module.set(), code, address);
       result.sites.push_back(std::move(site));
     }
   }

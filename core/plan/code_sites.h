@@ -15,7 +15,7 @@ namespace whomap {
 /// One system call instruction. Run-time addresses.
 struct CodeSite {
   std::uint64_t address = 0;
-  std::uint64_t next = 0;                   ///< the instruction after
+  std::uint64_t next = 0;  ///< the instruction after
   CodeBounds bounds;
   Value number;                             ///< in the number register, before the instruction
   std::optional<std::uint64_t> entry_jump;  ///< the function's entry was patched at run time: it jumps there

@@ -11,9 +11,9 @@ namespace {
 
 template <class Range, class Get>
 auto containing(const Range& ranges, std::uint64_t address, Get range_of) {
-  auto after = std::upper_bound(ranges.begin(), ranges.end(), address, [&](std::uint64_t wanted, const auto& each) {
-    return wanted < range_of(each).end;
-  });
+  auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), address,
+                       [&](std::uint64_t wanted, const auto& each) { return wanted < range_of(each).end; });
   return after != ranges.end() && range_of(*after).contains(address) ? after : ranges.end();
 }
 
@@ -31,8 +31,10 @@ CodeView CodeView::of_module(pid_t pid, const Module& module, const PageMap* pag
   for (const Vma& vma : module.executable) {
     const bool has_file = view.fd_ >= 0;
     std::vector<AddressRange> own;
-    if (!has_file) own = {vma.range()};
-    else if (pages != nullptr && !vma.shared) own = pages->pages(vma.range(), true);
+    if (!has_file)
+      own = {vma.range()};
+    else if (pages != nullptr && !vma.shared)
+      own = pages->pages(vma.range(), true);
     view.add_mapping(vma.range(), has_file, vma.offset, own);
   }
   view.join_areas();
@@ -43,7 +45,8 @@ CodeView CodeView::of_memory(pid_t pid, const std::vector<AddressRange>& ranges,
   CodeView view;
   view.pid_ = pid;
   for (const AddressRange& range : ranges)
-    for (const AddressRange& resident : pages.pages(range, false)) view.add_mapping(resident, false, 0, {resident});
+    for (const AddressRange& resident : pages.pages(range, false))
+      view.add_mapping(resident, false, 0, {resident});
   view.join_areas();
   return view;
 }
@@ -82,10 +85,13 @@ void CodeView::add_mapping(AddressRange range, bool has_file, std::uint64_t file
 }
 
 void CodeView::join_areas() {
-  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
+  std::sort(pieces_.begin(), pieces_.end(),
+            [](const Piece& a, const Piece& b) { return a.range.start < b.range.start; });
   for (const Piece& piece : pieces_) {
-    if (!areas_.empty() && areas_.back().end == piece.range.start) areas_.back().end = piece.range.end;
-    else areas_.push_back(piece.range);
+    if (!areas_.empty() && areas_.back().end == piece.range.start)
+      areas_.back().end = piece.range.end;
+    else
+      areas_.push_back(piece.range);
   }
 }
 
@@ -107,7 +113,8 @@ std::size_t CodeView::copy(std::uint64_t address, std::span<std::uint8_t> into, 
   std::size_t done = 0;
   while (done < into.size() && piece != pieces_.end() && piece->range.contains(address + done)) {
     const std::uint64_t at = address + done;
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(into.size() - done, piece->range.end - at));
+    const auto part =
+        static_cast<std::size_t>(std::min<std::uint64_t>(into.size() - done, piece->range.end - at));
     const std::size_t got = copy_piece(*piece, at, into.subspan(done, part), original);
     done += got;
     if (got < part) {
@@ -121,7 +128,8 @@ std::size_t CodeView::copy(std::uint64_t address, std::span<std::uint8_t> into, 
 
 std::size_t CodeView::copy_piece(const Piece& piece, std::uint64_t address, std::span<std::uint8_t> into,
                                  bool original) const {
-  if (!piece.has_file || (piece.from_memory && !original)) return read_memory(pid_, address, std::as_writable_bytes(into));
+  if (!piece.has_file || (piece.from_memory && !original))
+    return read_memory(pid_, address, std::as_writable_bytes(into));
   const std::uint64_t offset = piece.file_offset + (address - piece.range.start);
   if (bytes_ != nullptr) {
     std::memcpy(into.data(), bytes_->data() + offset, into.size());
@@ -129,7 +137,8 @@ std::size_t CodeView::copy_piece(const Piece& piece, std::uint64_t address, std:
   }
   std::size_t done = 0;
   while (done < into.size()) {
-    const ssize_t got = ::pread(fd_, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(fd_, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);
   }
@@ -151,7 +160,8 @@ std::size_t CodeView::read_data(std::uint64_t address, std::span<std::uint8_t> i
     const std::uint64_t vaddr = address - bias_;
     if (vaddr < segment.vaddr || vaddr - segment.vaddr >= segment.file_size) continue;
     const std::uint64_t skipped = vaddr - segment.vaddr;
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), segment.file_size - skipped));
+    const auto part =
+        static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), segment.file_size - skipped));
     const ssize_t got = ::pread(fd_, into.data(), part, static_cast<off_t>(segment.offset + skipped));
     return got < 0 ? 0 : static_cast<std::size_t>(got);
   }
@@ -160,7 +170,8 @@ std::size_t CodeView::read_data(std::uint64_t address, std::span<std::uint8_t> i
 
 bool CodeView::has_changed_pages(AddressRange range) const {
   return std::any_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
-    return piece.from_memory && piece.has_file && piece.range.start < range.end && range.start < piece.range.end;
+    return piece.from_memory && piece.has_file && piece.range.start < range.end &&
+           range.start < piece.range.end;
   });
 }
 

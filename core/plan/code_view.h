@@ -77,18 +77,20 @@ class CodeView {
     std::uint64_t file_offset = 0;
   };
 
-  void add_mapping(AddressRange range, bool has_file, std::uint64_t file_offset, const std::vector<AddressRange>& from_memory);
+  void add_mapping(AddressRange range, bool has_file, std::uint64_t file_offset,
+                   const std::vector<AddressRange>& from_memory);
   void join_areas();
   std::size_t copy(std::uint64_t address, std::span<std::uint8_t> into, bool original) const;
-  [[nodiscard]] std::size_t copy_piece(const Piece& piece, std::uint64_t address, std::span<std::uint8_t> into, bool original) const;
+  [[nodiscard]] std::size_t copy_piece(const Piece& piece, std::uint64_t address,
+                                       std::span<std::uint8_t> into, bool original) const;
 
   pid_t pid_ = 0;
-  int fd_ = -1;                       ///< owned by image_
+  int fd_ = -1;  ///< owned by image_
   std::shared_ptr<const Image> image_;
   std::uint64_t bias_ = 0;
-  const PageMap* pages_ = nullptr;    ///< must outlive the view
+  const PageMap* pages_ = nullptr;                          ///< must outlive the view
   std::shared_ptr<const std::vector<std::uint8_t>> bytes_;  ///< for of_bytes: a file held in memory
-  std::vector<Piece> pieces_;         ///< ascending
+  std::vector<Piece> pieces_;                               ///< ascending
   std::vector<AddressRange> areas_;
   mutable std::uint64_t unreadable_ = 0;
 };

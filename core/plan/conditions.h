@@ -16,6 +16,7 @@ std::string condition_at_syscall(const InstructionSet& set, const std::vector<st
 
 /// The same at the function's entry, where the number still is in the register or stack word that `number`
 /// says; empty when it does not come from there.
-std::string condition_at_entry(const InstructionSet& set, const Value& number, const std::vector<std::int64_t>& numbers);
+std::string condition_at_entry(const InstructionSet& set, const Value& number,
+                               const std::vector<std::int64_t>& numbers);
 
 }  // namespace whomap

@@ -15,7 +15,9 @@ namespace {
 
 constexpr RegisterNumber x8 = 8, x29 = 29, x30 = 30, stack = 31;
 
-constexpr std::uint32_t bit(unsigned number) { return std::uint32_t{1} << number; }
+constexpr std::uint32_t bit(unsigned number) {
+  return std::uint32_t{1} << number;
+}
 
 constexpr std::uint32_t bits(std::uint32_t word, unsigned low, unsigned count) {
   return word >> low & ((std::uint32_t{1} << count) - 1);
@@ -34,7 +36,8 @@ bool decode_branch(std::uint32_t word, Instruction& into) {
   if ((word & 0x7C000000U) == 0x14000000U) {  // B, BL
     into.flow = (word >> 31) != 0 ? Flow::call : Flow::jump;
     into.target = displaced(into.address, bits(word, 0, 26), 26);
-  } else if ((word & 0xFF000000U) == 0x54000000U || (word & 0x7E000000U) == 0x34000000U) {  // B.cond, CBZ, CBNZ
+  } else if ((word & 0xFF000000U) == 0x54000000U ||
+             (word & 0x7E000000U) == 0x34000000U) {  // B.cond, CBZ, CBNZ
     into.flow = Flow::branch;
     into.target = displaced(into.address, bits(word, 5, 19), 19);
   } else if ((word & 0x7E000000U) == 0x36000000U) {  // TBZ, TBNZ
@@ -62,8 +65,14 @@ bool decode_wide_immediate(std::uint32_t word, Instruction& into) {
   const std::uint64_t value = std::uint64_t{bits(word, 5, 16)} << shift;
   into.destination = static_cast<RegisterNumber>(bits(word, 0, 5));
   switch (bits(word, 29, 2)) {
-    case 0: into.effect = Effect::constant; into.immediate = static_cast<std::int64_t>(wide ? ~value : ~value & 0xFFFFFFFFU); break;
-    case 2: into.effect = Effect::constant; into.immediate = static_cast<std::int64_t>(value); break;
+    case 0:
+      into.effect = Effect::constant;
+      into.immediate = static_cast<std::int64_t>(wide ? ~value : ~value & 0xFFFFFFFFU);
+      break;
+    case 2:
+      into.effect = Effect::constant;
+      into.immediate = static_cast<std::int64_t>(value);
+      break;
     case 3:
       into.effect = Effect::insert;
       into.immediate = static_cast<std::int64_t>(bits(word, 5, 16));
@@ -114,7 +123,8 @@ bool decode_move(std::uint32_t word, Instruction& into) {
     return true;
   }
   if ((word & 0x5F800000U) == 0x11000000U) {  // without setting flags: there 31 is sp
-    const std::int64_t value = static_cast<std::int64_t>(bits(word, 10, 12)) << (bits(word, 22, 1) != 0 ? 12 : 0);
+    const std::int64_t value = static_cast<std::int64_t>(bits(word, 10, 12))
+                               << (bits(word, 22, 1) != 0 ? 12 : 0);
     if ((word >> 29 & 1U) != 0) return false;
     into.effect = Effect::add;
     into.destination = to;
@@ -134,7 +144,8 @@ bool decode_move(std::uint32_t word, Instruction& into) {
   return false;
 }
 
-/// LDR and STR of a general register with an unsigned offset; with other addressing what is loaded is unknown.
+/// LDR and STR of a general register with an unsigned offset; with other addressing what is loaded is
+/// unknown.
 bool decode_memory(std::uint32_t word, Instruction& into) {
   const std::uint32_t size = bits(word, 30, 2);
   const auto value = static_cast<RegisterNumber>(bits(word, 0, 5));
@@ -163,7 +174,8 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   std::uint32_t word = 0;
   std::memcpy(&word, bytes.data(), sizeof word);
   into.length = 4;
-  if (decode_branch(word, into) || decode_wide_immediate(word, into) || decode_move(word, into) || decode_memory(word, into))
+  if (decode_branch(word, into) || decode_wide_immediate(word, into) || decode_move(word, into) ||
+      decode_memory(word, into))
     return into;
   const Instruction plain{.address = address, .length = 4};
   into = plain;
@@ -180,24 +192,28 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
     const bool pair = (word & 0x3A000000U) == 0x28000000U;
     if (pair) into.clobbered |= bit(bits(word, 10, 5));
     if (!load) into.clobbered = 0;
-    const bool written_back = (pair && bits(word, 23, 1) != 0) ||
-                              ((word & 0x3B200400U) == 0x38000400U) || (pair && bits(word, 24, 1) == 0);
+    const bool written_back = (pair && bits(word, 23, 1) != 0) || ((word & 0x3B200400U) == 0x38000400U) ||
+                              (pair && bits(word, 24, 1) == 0);
     if (written_back) into.clobbered |= bit(bits(word, 5, 5));
     if (!load) {
       into.effect = Effect::store_anywhere;
       into.destination = static_cast<RegisterNumber>(bits(word, 5, 5));
     }
   }
-  // The stack pointer is only written by the forms above and by pre- and post-indexing; as destination 31 is xzr.
+  // The stack pointer is only written by the forms above and by pre- and post-indexing; as destination 31 is
+  // xzr.
   return into;
 }
 
-std::uint8_t length(std::span<const std::uint8_t> bytes) { return bytes.size() < 4 ? 0 : 4; }
+std::uint8_t length(std::span<const std::uint8_t> bytes) {
+  return bytes.size() < 4 ? 0 : 4;
+}
 
 const char* register_name(RegisterNumber number) {
-  static constexpr std::array names{"x0",  "x1",  "x2",  "x3",  "x4",  "x5",  "x6",  "x7",  "x8",  "x9",  "x10",
-                                    "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", "x19", "x20", "x21",
-                                    "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"};
+  static constexpr std::array names{"x0",  "x1",  "x2",  "x3",  "x4",  "x5",  "x6",  "x7",
+                                    "x8",  "x9",  "x10", "x11", "x12", "x13", "x14", "x15",
+                                    "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23",
+                                    "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"};
   return number < names.size() ? names[number] : "?";
 }
 
@@ -213,12 +229,16 @@ std::string text(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   const char letter = each.width == 8 ? 'x' : 'w';
   switch (each.effect) {
     case Effect::constant: return fmt::format("mov {}, #{}", register_name(each.destination), each.immediate);
-    case Effect::insert: return fmt::format("movk {}, #{}, lsl #{}", register_name(each.destination), each.immediate, each.shift);
+    case Effect::insert:
+      return fmt::format("movk {}, #{}, lsl #{}", register_name(each.destination), each.immediate,
+                         each.shift);
     case Effect::copy:
-      return fmt::format("{} {}{}, {}{}", each.sign_extended ? "sxtw" : "mov", each.sign_extended ? 'x' : letter,
-                         each.destination, each.sign_extended ? 'w' : letter, each.source);
+      return fmt::format("{} {}{}, {}{}", each.sign_extended ? "sxtw" : "mov",
+                         each.sign_extended ? 'x' : letter, each.destination,
+                         each.sign_extended ? 'w' : letter, each.source);
     case Effect::load:
-      return fmt::format("ldr {}{}, [{}, #{}]", letter, each.destination, register_name(each.source), each.immediate);
+      return fmt::format("ldr {}{}, [{}, #{}]", letter, each.destination, register_name(each.source),
+                         each.immediate);
     default: break;
   }
   std::uint32_t word = 0;
@@ -231,6 +251,7 @@ constexpr std::uint32_t call_clobbers = 0x7FFFFU | bit(x30);
 
 }  // namespace
 
-const InstructionSet aarch64{decode, length, text, register_name, x8, stack, x29, call_clobbers, bit(0), 4, 4, 0};
+const InstructionSet aarch64{decode, length, text, register_name, x8, stack, x29, call_clobbers, bit(0),
+                             4,      4,      0};
 
 }  // namespace whomap

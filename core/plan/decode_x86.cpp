@@ -14,7 +14,9 @@ namespace {
 
 constexpr RegisterNumber rax = 0, rcx = 1, rdx = 2, rsp = 4, rbp = 5, rsi = 6, rdi = 7, r8 = 8, r11 = 11;
 
-constexpr std::uint32_t bit(RegisterNumber number) { return std::uint32_t{1} << number; }
+constexpr std::uint32_t bit(RegisterNumber number) {
+  return std::uint32_t{1} << number;
+}
 
 ZydisDecoder make_decoder(bool lengths_only) {
   ZydisDecoder decoder;
@@ -33,17 +35,28 @@ bool is_unusual(const ZydisDecodedInstruction& info, const ZydisDecodedOperand& 
   if ((info.attributes & ZYDIS_ATTRIB_IS_PRIVILEGED) != 0 && info.mnemonic != ZYDIS_MNEMONIC_HLT) return true;
   if (info.meta.branch_type == ZYDIS_BRANCH_TYPE_FAR) return true;
   switch (info.meta.category) {
-    case ZYDIS_CATEGORY_IO: case ZYDIS_CATEGORY_IOSTRINGOP: case ZYDIS_CATEGORY_INTERRUPT:
+    case ZYDIS_CATEGORY_IO:
+    case ZYDIS_CATEGORY_IOSTRINGOP:
+    case ZYDIS_CATEGORY_INTERRUPT:
       // Go writes its breakpoints as cd 03.
-      return info.mnemonic != ZYDIS_MNEMONIC_INT3 && !(info.mnemonic == ZYDIS_MNEMONIC_INT && first.imm.value.u == 3);
+      return info.mnemonic != ZYDIS_MNEMONIC_INT3 &&
+             !(info.mnemonic == ZYDIS_MNEMONIC_INT && first.imm.value.u == 3);
     case ZYDIS_CATEGORY_DECIMAL: return true;
     default: break;
   }
   switch (info.mnemonic) {
-    case ZYDIS_MNEMONIC_ENTER: case ZYDIS_MNEMONIC_XLAT: case ZYDIS_MNEMONIC_LOOP: case ZYDIS_MNEMONIC_LOOPE:
-    case ZYDIS_MNEMONIC_LOOPNE: case ZYDIS_MNEMONIC_JRCXZ: case ZYDIS_MNEMONIC_JECXZ: case ZYDIS_MNEMONIC_CMC:
-    case ZYDIS_MNEMONIC_STC: case ZYDIS_MNEMONIC_CLC: case ZYDIS_MNEMONIC_LAHF: case ZYDIS_MNEMONIC_SAHF:
-      return true;
+    case ZYDIS_MNEMONIC_ENTER:
+    case ZYDIS_MNEMONIC_XLAT:
+    case ZYDIS_MNEMONIC_LOOP:
+    case ZYDIS_MNEMONIC_LOOPE:
+    case ZYDIS_MNEMONIC_LOOPNE:
+    case ZYDIS_MNEMONIC_JRCXZ:
+    case ZYDIS_MNEMONIC_JECXZ:
+    case ZYDIS_MNEMONIC_CMC:
+    case ZYDIS_MNEMONIC_STC:
+    case ZYDIS_MNEMONIC_CLC:
+    case ZYDIS_MNEMONIC_LAHF:
+    case ZYDIS_MNEMONIC_SAHF: return true;
     default: return false;
   }
 }
@@ -54,16 +67,18 @@ RegisterNumber general(ZydisRegister reg) {
   return static_cast<RegisterNumber>(ZydisRegisterGetId(wide));
 }
 
-bool is_high_byte(ZydisRegister reg) { return reg >= ZYDIS_REGISTER_AH && reg <= ZYDIS_REGISTER_BH; }
+bool is_high_byte(ZydisRegister reg) {
+  return reg >= ZYDIS_REGISTER_AH && reg <= ZYDIS_REGISTER_BH;
+}
 
 /// An operand as far as it can be followed.
 struct Operand {
   enum class Kind : std::uint8_t { none, reg, immediate, memory } kind = Kind::none;
-  RegisterNumber number = no_register;   ///< register, or base of memory
+  RegisterNumber number = no_register;  ///< register, or base of memory
   std::uint8_t bytes = 0;
-  bool simple = false;                   ///< no index, no segment, base is a general register or absent
+  bool simple = false;  ///< no index, no segment, base is a general register or absent
   bool rip_relative = false;
-  std::int64_t value = 0;                ///< immediate, or displacement
+  std::int64_t value = 0;  ///< immediate, or displacement
 };
 
 Operand describe(const ZydisDecodedOperand& operand) {
@@ -84,7 +99,8 @@ Operand describe(const ZydisDecodedOperand& operand) {
       result.value = operand.mem.disp.has_displacement ? operand.mem.disp.value : 0;
       result.rip_relative = operand.mem.base == ZYDIS_REGISTER_RIP;
       result.number = result.rip_relative ? no_register : general(operand.mem.base);
-      const bool segment = operand.mem.segment == ZYDIS_REGISTER_FS || operand.mem.segment == ZYDIS_REGISTER_GS;
+      const bool segment =
+          operand.mem.segment == ZYDIS_REGISTER_FS || operand.mem.segment == ZYDIS_REGISTER_GS;
       result.simple = operand.mem.index == ZYDIS_REGISTER_NONE && !segment;
       break;
     }
@@ -94,12 +110,14 @@ Operand describe(const ZydisDecodedOperand& operand) {
 }
 
 /// Everything the instruction writes becomes unknown; the caller takes back what it knows better.
-void note_writes(Instruction& into, const ZydisDecodedInstruction& info, const ZydisDecodedOperand* operands) {
+void note_writes(Instruction& into, const ZydisDecodedInstruction& info,
+                 const ZydisDecodedOperand* operands) {
   for (unsigned i = 0; i < info.operand_count; ++i) {
     const ZydisDecodedOperand& operand = operands[i];
     if ((operand.actions & ZYDIS_OPERAND_ACTION_MASK_WRITE) == 0) continue;
     const Operand written = describe(operand);
-    if (written.kind == Operand::Kind::reg && written.number != no_register) into.clobbered |= bit(written.number);
+    if (written.kind == Operand::Kind::reg && written.number != no_register)
+      into.clobbered |= bit(written.number);
     if (written.kind == Operand::Kind::memory && operand.mem.type == ZYDIS_MEMOP_TYPE_MEM) {
       const bool followed = written.simple && written.number != no_register && written.bytes != 0;
       into.effect = followed ? Effect::store : Effect::store_anywhere;
@@ -127,8 +145,10 @@ void set_flow(Instruction& into, const ZydisDecodedInstruction& info, const Oper
   }
   if (direct) into.target = into.next() + static_cast<std::uint64_t>(first.value);
   if (first.kind != Operand::Kind::memory) return;
-  if (first.rip_relative) into.slot = into.next() + static_cast<std::uint64_t>(first.value);
-  else if (first.number == no_register) into.table = static_cast<std::uint64_t>(first.value);
+  if (first.rip_relative)
+    into.slot = into.next() + static_cast<std::uint64_t>(first.value);
+  else if (first.number == no_register)
+    into.table = static_cast<std::uint64_t>(first.value);
 }
 
 void set_move(Instruction& into, const Operand& to, const Operand& from, bool sign_extended) {
@@ -137,7 +157,8 @@ void set_move(Instruction& into, const Operand& to, const Operand& from, bool si
     if (from.kind == Kind::immediate) {
       into.effect = to.bytes >= 4 ? Effect::constant : Effect::insert;
       into.width = to.bytes;
-      into.immediate = to.bytes == 4 ? static_cast<std::int64_t>(static_cast<std::uint32_t>(from.value)) : from.value;
+      into.immediate =
+          to.bytes == 4 ? static_cast<std::int64_t>(static_cast<std::uint32_t>(from.value)) : from.value;
     } else if (from.kind == Kind::reg && from.simple && to.bytes >= 4) {
       into.effect = Effect::copy;
       into.source = from.number;
@@ -164,7 +185,8 @@ void set_move(Instruction& into, const Operand& to, const Operand& from, bool si
 }
 
 /// destination = source (op) immediate, for a register of at least 32 bits.
-void set_arithmetic(Instruction& into, Effect effect, const Operand& to, RegisterNumber source, std::int64_t value) {
+void set_arithmetic(Instruction& into, Effect effect, const Operand& to, RegisterNumber source,
+                    std::int64_t value) {
   if (to.kind != Operand::Kind::reg || !to.simple || to.bytes < 4) return;
   into.effect = effect;
   into.destination = to.number;
@@ -173,11 +195,12 @@ void set_arithmetic(Instruction& into, Effect effect, const Operand& to, Registe
   into.width = to.bytes;
 }
 
-void set_effect(Instruction& into, const ZydisDecodedInstruction& info, const Operand& first, const Operand& second) {
+void set_effect(Instruction& into, const ZydisDecodedInstruction& info, const Operand& first,
+                const Operand& second) {
   using Kind = Operand::Kind;
   const bool by_immediate = second.kind == Kind::immediate;
-  const bool same_register = first.kind == Kind::reg && second.kind == Kind::reg && first.simple && second.simple &&
-                             first.number == second.number && first.bytes >= 4;
+  const bool same_register = first.kind == Kind::reg && second.kind == Kind::reg && first.simple &&
+                             second.simple && first.number == second.number && first.bytes >= 4;
   switch (info.mnemonic) {
     case ZYDIS_MNEMONIC_MOV:
     case ZYDIS_MNEMONIC_MOVZX: set_move(into, first, second, false); break;
@@ -205,12 +228,14 @@ void set_effect(Instruction& into, const ZydisDecodedInstruction& info, const Op
     case ZYDIS_MNEMONIC_INC: set_arithmetic(into, Effect::add, first, first.number, 1); break;
     case ZYDIS_MNEMONIC_DEC: set_arithmetic(into, Effect::add, first, first.number, -1); break;
     case ZYDIS_MNEMONIC_LEA:
-      if (second.rip_relative) into.table = into.next() + static_cast<std::uint64_t>(second.value);
+      if (second.rip_relative)
+        into.table = into.next() + static_cast<std::uint64_t>(second.value);
       else if (second.simple && second.number != no_register)
         set_arithmetic(into, Effect::add, first, second.number, second.value);
       break;
     case ZYDIS_MNEMONIC_XCHG:
-      if (first.kind == Kind::reg && second.kind == Kind::reg && first.simple && second.simple && first.bytes == 8) {
+      if (first.kind == Kind::reg && second.kind == Kind::reg && first.simple && second.simple &&
+          first.bytes == 8) {
         into.effect = Effect::exchange;
         into.destination = first.number;
         into.source = second.number;
@@ -229,8 +254,8 @@ void set_effect(Instruction& into, const ZydisDecodedInstruction& info, const Op
       break;
     case ZYDIS_MNEMONIC_LEAVE: into.effect = Effect::leave; break;
     default:
-      if (info.meta.category == ZYDIS_CATEGORY_CMOV && first.simple && second.kind == Kind::reg && second.simple &&
-          first.bytes >= 4) {
+      if (info.meta.category == ZYDIS_CATEGORY_CMOV && first.simple && second.kind == Kind::reg &&
+          second.simple && first.bytes >= 4) {
         into.effect = Effect::conditional_copy;
         into.destination = first.number;
         into.source = second.number;
@@ -238,11 +263,15 @@ void set_effect(Instruction& into, const ZydisDecodedInstruction& info, const Op
       }
   }
   switch (into.effect) {
-    case Effect::push: case Effect::push_constant: into.clobbered &= ~bit(rsp); break;
+    case Effect::push:
+    case Effect::push_constant: into.clobbered &= ~bit(rsp); break;
     case Effect::pop: into.clobbered &= ~(bit(rsp) | bit(into.destination)); break;
     case Effect::leave: into.clobbered &= ~(bit(rsp) | bit(rbp)); break;
     case Effect::exchange: into.clobbered &= ~(bit(into.source) | bit(into.destination)); break;
-    case Effect::other: case Effect::store: case Effect::store_constant: case Effect::store_anywhere: break;
+    case Effect::other:
+    case Effect::store:
+    case Effect::store_constant:
+    case Effect::store_anywhere: break;
     default: into.clobbered &= ~bit(into.destination);
   }
 }
@@ -252,7 +281,8 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   into.address = address;
   ZydisDecodedInstruction info;
   std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT> operands;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &info, operands.data())))
+  if (!ZYAN_SUCCESS(
+          ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &info, operands.data())))
     return into;
   into.length = info.length;
   into.unusual = is_unusual(info, operands[0]);
@@ -278,14 +308,16 @@ Instruction decode(std::span<const std::uint8_t> bytes, std::uint64_t address) {
 std::uint8_t length(std::span<const std::uint8_t> bytes) {
   static const ZydisDecoder decoder = make_decoder(true);
   ZydisDecodedInstruction info;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, nullptr, bytes.data(), bytes.size(), &info))) return 0;
+  if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(&decoder, nullptr, bytes.data(), bytes.size(), &info)))
+    return 0;
   return info.length;
 }
 
 std::string text(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   ZydisDecodedInstruction info;
   std::array<ZydisDecodedOperand, ZYDIS_MAX_OPERAND_COUNT> operands;
-  if (!ZYAN_SUCCESS(ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &info, operands.data())))
+  if (!ZYAN_SUCCESS(
+          ZydisDecoderDecodeFull(&full_decoder(), bytes.data(), bytes.size(), &info, operands.data())))
     return "(bad)";
   ZydisFormatter formatter;
   ZydisFormatterInit(&formatter, ZYDIS_FORMATTER_STYLE_ATT);
@@ -294,8 +326,9 @@ std::string text(std::span<const std::uint8_t> bytes, std::uint64_t address) {
   ZydisFormatterSetProperty(&formatter, ZYDIS_FORMATTER_PROP_DISP_PADDING, ZYDIS_PADDING_DISABLED);
   ZydisFormatterSetProperty(&formatter, ZYDIS_FORMATTER_PROP_IMM_PADDING, ZYDIS_PADDING_DISABLED);
   std::array<char, 128> buffer{};
-  if (!ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &info, operands.data(), info.operand_count_visible,
-                                                    buffer.data(), buffer.size(), address, nullptr)))
+  if (!ZYAN_SUCCESS(ZydisFormatterFormatInstruction(&formatter, &info, operands.data(),
+                                                    info.operand_count_visible, buffer.data(), buffer.size(),
+                                                    address, nullptr)))
     return "(bad)";
   return buffer.data();
 }
@@ -306,13 +339,23 @@ const char* register_name(RegisterNumber number) {
   return number < names.size() ? names[number] : "?";
 }
 
-constexpr std::uint32_t call_clobbers = bit(rax) | bit(rcx) | bit(rdx) | bit(rsi) | bit(rdi) | bit(r8) |
-                                        bit(9) | bit(10) | bit(r11);
+constexpr std::uint32_t call_clobbers =
+    bit(rax) | bit(rcx) | bit(rdx) | bit(rsi) | bit(rdi) | bit(r8) | bit(9) | bit(10) | bit(r11);
 
 }  // namespace
 
-const InstructionSet x86_64{decode,     length, text, register_name, rax, rsp, rbp, call_clobbers,
-                            bit(rax) | bit(rcx) | bit(r11), ZYDIS_MAX_INSTRUCTION_LENGTH, 1, 8};
+const InstructionSet x86_64{decode,
+                            length,
+                            text,
+                            register_name,
+                            rax,
+                            rsp,
+                            rbp,
+                            call_clobbers,
+                            bit(rax) | bit(rcx) | bit(r11),
+                            ZYDIS_MAX_INSTRUCTION_LENGTH,
+                            1,
+                            8};
 
 const InstructionSet* instruction_set(std::uint16_t machine) {
   if (machine == EM_X86_64) return &x86_64;

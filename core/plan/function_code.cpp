@@ -29,18 +29,22 @@ std::set<std::size_t> original_starts(const InstructionSet& set, const std::vect
 
 /// The bytes that differ. Equal bytes between two different ones within a patch (a jump's operand may repeat
 /// the old byte) count as patched: differences closer than an instruction's length are one patch.
-std::vector<AddressRange> differences(const std::vector<std::uint8_t>& now, const std::vector<std::uint8_t>& file) {
+std::vector<AddressRange> differences(const std::vector<std::uint8_t>& now,
+                                      const std::vector<std::uint8_t>& file) {
   std::vector<AddressRange> result;
   for (std::size_t i = 0; i < std::min(now.size(), file.size()); ++i) {
     if (now[i] == file[i]) continue;
-    if (!result.empty() && i - result.back().end < 5) result.back().end = i + 1;
-    else result.push_back({i, i + 1});
+    if (!result.empty() && i - result.back().end < 5)
+      result.back().end = i + 1;
+    else
+      result.push_back({i, i + 1});
   }
   return result;
 }
 
 /// Entries of a possible jump table at `address`: 4-byte distances from the table (position-independent
-/// code), or 8-byte addresses. Only a prefix of entries that all point at instructions of the function counts.
+/// code), or 8-byte addresses. Only a prefix of entries that all point at instructions of the function
+/// counts.
 void read_jump_table(const CodeView& view, std::uint64_t address, FunctionCode& code, bool& found) {
   constexpr std::size_t most_entries = 1024;
   std::vector<std::uint8_t> bytes(most_entries * 8);
@@ -55,14 +59,15 @@ void read_jump_table(const CodeView& view, std::uint64_t address, FunctionCode& 
       found = true;
     }
   };
-  collect(std::int32_t{}, [&](std::int32_t entry) { return address + static_cast<std::uint64_t>(std::int64_t{entry}); });
+  collect(std::int32_t{},
+          [&](std::int32_t entry) { return address + static_cast<std::uint64_t>(std::int64_t{entry}); });
   collect(std::uint64_t{}, [](std::uint64_t entry) { return entry; });
 }
 
 void resolve_indirect_jumps(const CodeView& view, FunctionCode& code) {
-  const bool has_jump = std::any_of(code.instructions.begin(), code.instructions.end(), [](const Instruction& each) {
-    return each.flow == Flow::indirect_jump && each.slot == 0;
-  });
+  const bool has_jump =
+      std::any_of(code.instructions.begin(), code.instructions.end(),
+                  [](const Instruction& each) { return each.flow == Flow::indirect_jump && each.slot == 0; });
   if (!has_jump) return;
   bool found = false;
   for (const Instruction& each : code.instructions)
@@ -73,7 +78,8 @@ void resolve_indirect_jumps(const CodeView& view, FunctionCode& code) {
                                 code.jump_table_targets.end());
 }
 
-/// A patched entry's jump: e9 rel32; ff 25 (through memory); or 48 b8 imm64 ff e0 (and its kin for other registers).
+/// A patched entry's jump: e9 rel32; ff 25 (through memory); or 48 b8 imm64 ff e0 (and its kin for other
+/// registers).
 std::optional<std::uint64_t> entry_jump(const CodeView& view, const FunctionCode& code) {
   std::optional<std::uint64_t> loaded;
   for (std::size_t i = 0; i < std::min<std::size_t>(code.instructions.size(), 3); ++i) {
@@ -87,8 +93,10 @@ std::optional<std::uint64_t> entry_jump(const CodeView& view, const FunctionCode
       std::memcpy(&pointer, bytes.data(), sizeof pointer);
       return pointer;
     }
-    if (each.effect == Effect::constant) loaded = static_cast<std::uint64_t>(each.immediate);
-    else if (each.clobbered != 0) return std::nullopt;
+    if (each.effect == Effect::constant)
+      loaded = static_cast<std::uint64_t>(each.immediate);
+    else if (each.clobbered != 0)
+      return std::nullopt;
   }
   return std::nullopt;
 }
@@ -97,7 +105,8 @@ std::optional<std::uint64_t> entry_jump(const CodeView& view, const FunctionCode
 void decode_into(FunctionCode& code, const InstructionSet& set, const std::vector<std::uint8_t>& bytes,
                  const std::vector<AddressRange>& patches, const std::set<std::size_t>& file_starts) {
   const auto in_patch = [&](std::size_t at) {
-    return std::any_of(patches.begin(), patches.end(), [&](const AddressRange& each) { return each.contains(at); });
+    return std::any_of(patches.begin(), patches.end(),
+                       [&](const AddressRange& each) { return each.contains(at); });
   };
   for (std::size_t at = 0; at < bytes.size();) {
     if (!patches.empty() && !in_patch(at) && !file_starts.contains(at)) {
@@ -120,12 +129,14 @@ void decode_into(FunctionCode& code, const InstructionSet& set, const std::vecto
 }  // namespace
 
 std::ptrdiff_t FunctionCode::index_of(std::uint64_t address) const {
-  const auto at = std::lower_bound(instructions.begin(), instructions.end(), address,
-                                   [](const Instruction& each, std::uint64_t wanted) { return each.address < wanted; });
+  const auto at =
+      std::lower_bound(instructions.begin(), instructions.end(), address,
+                       [](const Instruction& each, std::uint64_t wanted) { return each.address < wanted; });
   return at != instructions.end() && at->address == address ? at - instructions.begin() : -1;
 }
 
-FunctionCode decode_function(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known) {
+FunctionCode decode_function(const CodeView& view, const InstructionSet& set, AddressRange range,
+                             bool entry_known) {
   FunctionCode code{.range = range, .entry_known = entry_known};
   const std::vector<std::uint8_t> bytes = read_code(view, range, false);
   std::vector<AddressRange> patches;
@@ -136,13 +147,15 @@ FunctionCode decode_function(const CodeView& view, const InstructionSet& set, Ad
     if (!patches.empty()) file_starts = original_starts(set, file);
   }
   decode_into(code, set, bytes, patches, file_starts);
-  for (const AddressRange& each : patches) code.patched.push_back({range.start + each.start, range.start + each.end});
+  for (const AddressRange& each : patches)
+    code.patched.push_back({range.start + each.start, range.start + each.end});
   if (entry_known && !patches.empty() && patches.front().start < 16) code.entry_jump = entry_jump(view, code);
   resolve_indirect_jumps(view, code);
   return code;
 }
 
-FunctionCode decode_original(const CodeView& view, const InstructionSet& set, AddressRange range, bool entry_known) {
+FunctionCode decode_original(const CodeView& view, const InstructionSet& set, AddressRange range,
+                             bool entry_known) {
   FunctionCode code{.range = range, .entry_known = entry_known};
   decode_into(code, set, read_code(view, range, true), {}, {});
   resolve_indirect_jumps(view, code);

@@ -22,7 +22,8 @@ std::optional<std::int64_t> as_integer(const json& value) {
 }  // namespace
 
 JsonFields::JsonFields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-  if (!object_.is_object()) problem_ = fmt::format("{} is not an object", where_.empty() ? "the file" : where_);
+  if (!object_.is_object())
+    problem_ = fmt::format("{} is not an object", where_.empty() ? "the file" : where_);
 }
 
 void JsonFields::wrong(const char* name, const std::string& needed) {
@@ -34,7 +35,8 @@ const json* JsonFields::find(const char* name, const char* needed) {
   if (!problem_.empty()) return nullptr;
   const auto found = object_.find(name);
   if (found == object_.end()) {
-    problem_ = fmt::format("{}{}{} is missing, {} is needed", where_, where_.empty() ? "" : ".", name, needed);
+    problem_ =
+        fmt::format("{}{}{} is missing, {} is needed", where_, where_.empty() ? "" : ".", name, needed);
     return nullptr;
   }
   return &*found;
@@ -67,9 +69,11 @@ std::int64_t JsonFields::integer(const char* name) {
 std::uint64_t JsonFields::unsigned_integer(const char* name, std::uint64_t largest) {
   const json* const value = find(name, "a non-negative integer");
   if (value == nullptr) return 0;
-  if (value->is_number_unsigned() && value->get<std::uint64_t>() <= largest) return value->get<std::uint64_t>();
+  if (value->is_number_unsigned() && value->get<std::uint64_t>() <= largest)
+    return value->get<std::uint64_t>();
   // Objects built in memory hold literals as signed numbers.
-  if (const auto number = as_integer(*value); number && *number >= 0 && static_cast<std::uint64_t>(*number) <= largest)
+  if (const auto number = as_integer(*value);
+      number && *number >= 0 && static_cast<std::uint64_t>(*number) <= largest)
     return static_cast<std::uint64_t>(*number);
   wrong(name, fmt::format("an integer from 0 to {}", largest));
   return 0;
@@ -129,7 +133,8 @@ std::vector<std::uint8_t> JsonFields::hex_bytes(const char* name) {
   for (std::size_t i = 0; i < digits.size(); i += 2) {
     std::uint8_t byte = 0;
     const char* const begin = digits.data() + i;
-    const auto [rest, error] = std::from_chars(begin, begin + std::min<std::size_t>(2, digits.size() - i), byte, 16);
+    const auto [rest, error] =
+        std::from_chars(begin, begin + std::min<std::size_t>(2, digits.size() - i), byte, 16);
     if (error != std::errc{} || rest != begin + 2) {
       wrong(name, "pairs of hexadecimal digits");
       return {};

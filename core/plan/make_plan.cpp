@@ -41,12 +41,14 @@ Result<void> check_machine(const Target& target) {
   Elf64_Ehdr header{};
   if (::pread(fd.get(), &header, sizeof header, 0) < static_cast<ssize_t>(EI_NIDENT + 4) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-    return fail(ErrorCode::unsupported_target, fmt::format("the program of process {} is not an ELF file", target.pid()));
-  if (header.e_machine != EM_X86_64 || header.e_ident[EI_CLASS] != ELFCLASS64)
     return fail(ErrorCode::unsupported_target,
-                fmt::format("process {} runs a {}-bit program for ELF machine {}", target.pid(),
-                            header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32, header.e_machine),
-                "only 64-bit x86-64 processes can be traced; 'whomap plan --elf FILE' also reads AArch64 files");
+                fmt::format("the program of process {} is not an ELF file", target.pid()));
+  if (header.e_machine != EM_X86_64 || header.e_ident[EI_CLASS] != ELFCLASS64)
+    return fail(
+        ErrorCode::unsupported_target,
+        fmt::format("process {} runs a {}-bit program for ELF machine {}", target.pid(),
+                    header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32, header.e_machine),
+        "only 64-bit x86-64 processes can be traced; 'whomap plan --elf FILE' also reads AArch64 files");
   return {};
 }
 
@@ -55,28 +57,33 @@ Result<std::optional<std::regex>> compile(const std::string& pattern) {
   try {
     return std::optional(std::regex(pattern, std::regex::ECMAScript | std::regex::optimize));
   } catch (const std::regex_error&) {
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a regular expression", pattern), "ECMAScript syntax is used");
+    return fail(ErrorCode::usage, fmt::format("'{}' is not a regular expression", pattern),
+                "ECMAScript syntax is used");
   }
 }
 
 std::vector<std::int64_t> watched_numbers(const PlanOptions& options, const InstructionSet& set) {
   std::vector<std::int64_t> numbers;
   for (const MemorySyscall& call : memory_syscalls) {
-    const bool asked = options.watched.empty()
-                           ? call.by_default
-                           : std::find(options.watched.begin(), options.watched.end(), call.x86_64) != options.watched.end();
+    const bool asked = options.watched.empty() ? call.by_default
+                                               : std::find(options.watched.begin(), options.watched.end(),
+                                                           call.x86_64) != options.watched.end();
     if (!asked) continue;
-    if (&set == &x86_64) numbers.push_back(call.x86_64);
-    else if (call.aarch64) numbers.push_back(*call.aarch64);
+    if (&set == &x86_64)
+      numbers.push_back(call.x86_64);
+    else if (call.aarch64)
+      numbers.push_back(*call.aarch64);
   }
   return numbers;
 }
 
 /// The function that begins at `entry` and passes its parameter on to a system call or another dispatcher.
-Dispatcher dispatcher_at(const ModuleCode& code, std::uint64_t entry, const std::string& name, const Value& parameter) {
+Dispatcher dispatcher_at(const ModuleCode& code, std::uint64_t entry, const std::string& name,
+                         const Value& parameter) {
   Dispatcher dispatcher{entry, name.empty() ? fmt::format("{:#x}", entry) : name, {}, parameter};
   if (code.functions() != nullptr)
-    for (const std::string_view alias : code.functions()->names_at(entry - code.bias())) dispatcher.aliases.emplace_back(alias);
+    for (const std::string_view alias : code.functions()->names_at(entry - code.bias()))
+      dispatcher.aliases.emplace_back(alias);
   return dispatcher;
 }
 
@@ -84,8 +91,8 @@ bool is_parameter(const Value& value) {
   return value.kind() == Value::Kind::entry_register || value.kind() == Value::Kind::entry_stack;
 }
 
-/// Callers of the dispatchers, and of functions that only pass their own parameter on to one (Go's Syscall and
-/// RawSyscall6 over Syscall6).
+/// Callers of the dispatchers, and of functions that only pass their own parameter on to one (Go's Syscall
+/// and RawSyscall6 over Syscall6).
 void add_callers(Plan& plan, const std::vector<LoadedCode>& loaded, std::vector<Dispatcher> dispatchers) {
   constexpr std::size_t most_dispatchers = 32;  // each costs a pass over the modules that import it
   for (std::size_t i = 0; i < dispatchers.size(); ++i) {
@@ -97,8 +104,12 @@ void add_callers(Plan& plan, const std::vector<LoadedCode>& loaded, std::vector<
         const bool known = std::any_of(dispatchers.begin(), dispatchers.end(), [&](const Dispatcher& other) {
           return other.entry == wrapper.entry && other.parameter.same_origin(wrapper.parameter);
         });
-        if (!known && dispatchers.size() < most_dispatchers) dispatchers.push_back(std::move(wrapper));
-        else if (!known) plan.notes.push_back(fmt::format("more than {} functions pass a number on; callers of {} were not looked for", most_dispatchers, wrapper.name));
+        if (!known && dispatchers.size() < most_dispatchers)
+          dispatchers.push_back(std::move(wrapper));
+        else if (!known)
+          plan.notes.push_back(
+              fmt::format("more than {} functions pass a number on; callers of {} were not looked for",
+                          most_dispatchers, wrapper.name));
       }
     }
   }
@@ -120,13 +131,16 @@ void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
 
   std::stable_sort(plan.sites.begin(), plan.sites.end(),
                    [](const Site& a, const Site& b) { return a.syscall_address < b.syscall_address; });
-  plan.sites.erase(std::unique(plan.sites.begin(), plan.sites.end(),
-                               [](const Site& a, const Site& b) { return a.syscall_address == b.syscall_address; }),
-                   plan.sites.end());
+  plan.sites.erase(
+      std::unique(plan.sites.begin(), plan.sites.end(),
+                  [](const Site& a, const Site& b) { return a.syscall_address == b.syscall_address; }),
+      plan.sites.end());
   for (std::size_t i = 0; i < plan.sites.size(); ++i) plan.sites[i].id = static_cast<std::uint32_t>(i);
 }
 
-bool is_kernel_code(const std::string& name) { return name == "[vdso]" || name == "[vsyscall]"; }
+bool is_kernel_code(const std::string& name) {
+  return name == "[vdso]" || name == "[vsyscall]";
+}
 
 }  // namespace
 
@@ -139,7 +153,9 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
   if (auto supported = check_machine(target); !supported) return tl::make_unexpected(supported.error());
   auto wanted = compile(options.module_regex);
   if (!wanted) return tl::make_unexpected(wanted.error());
-  const auto is_wanted = [&](const std::string& path) { return !*wanted || std::regex_search(path, **wanted); };
+  const auto is_wanted = [&](const std::string& path) {
+    return !*wanted || std::regex_search(path, **wanted);
+  };
 
   Plan plan;
   plan.target = target.identity();
@@ -149,7 +165,9 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
   auto pages = PageMap::open(target.pid(), plan.page_size);
   if (!pages) {
     if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
-    plan.notes.push_back(fmt::format("{}: code that was changed at run time and code without a file are not seen", to_line(pages.error())));
+    plan.notes.push_back(
+        fmt::format("{}: code that was changed at run time and code without a file are not seen",
+                    to_line(pages.error())));
   }
   const PageMap* const known_pages = pages ? &*pages : nullptr;
 
@@ -157,25 +175,29 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
   for (const Module& module : modules.modules()) {
     if (module.executable.empty() || !is_wanted(module.path)) continue;
     if (is_kernel_code(module.path)) {
-      plan.notes.push_back(fmt::format("{} is the kernel's code, not looked at: it maps no memory", module.path));
+      plan.notes.push_back(
+          fmt::format("{} is the kernel's code, not looked at: it maps no memory", module.path));
       continue;
     }
     if (module.image->machine() != EM_X86_64 || !module.image->is_64bit()) {
-      plan.notes.push_back(fmt::format("{} is not x86-64 code (ELF machine {}), not looked at", module.path, module.image->machine()));
+      plan.notes.push_back(fmt::format("{} is not x86-64 code (ELF machine {}), not looked at", module.path,
+                                       module.image->machine()));
       continue;
     }
     loaded.push_back({ModuleCode(CodeView::of_module(target.pid(), module, known_pages),
-                                 std::make_shared<const FunctionTable>(FunctionTable::read(module.image)), x86_64,
-                                 module.bias, module.path, module.image->build_id()),
+                                 std::make_shared<const FunctionTable>(FunctionTable::read(module.image)),
+                                 x86_64, module.bias, module.path, module.image->build_id()),
                       module.image});
   }
   if (known_pages != nullptr) {
     for (const UnreadableModule& module : modules.unreadable()) {
       if (!is_wanted(module.path)) continue;
-      plan.notes.push_back(fmt::format("{}: {}; only its pages in memory were looked at, without function boundaries",
-                                       module.path, module.reason));
-      loaded.push_back({ModuleCode(CodeView::of_memory(target.pid(), module.ranges, *known_pages), nullptr, x86_64, 0,
-                                   module.path, {}), nullptr});
+      plan.notes.push_back(
+          fmt::format("{}: {}; only its pages in memory were looked at, without function boundaries",
+                      module.path, module.reason));
+      loaded.push_back({ModuleCode(CodeView::of_memory(target.pid(), module.ranges, *known_pages), nullptr,
+                                   x86_64, 0, module.path, {}),
+                        nullptr});
     }
     auto maps = read_maps(target.pid());
     if (!maps) return tl::make_unexpected(maps.error());
@@ -183,13 +205,15 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
     for (const Vma& vma : maps->vmas)
       if (vma.executable && !vma.file_backed() && !is_kernel_code(vma.name)) anonymous.push_back(vma.range());
     if (!anonymous.empty() && is_wanted("[anon]"))
-      loaded.push_back({ModuleCode(CodeView::of_memory(target.pid(), anonymous, *known_pages), nullptr, x86_64, 0,
-                                   "[anon]", {}), nullptr});
+      loaded.push_back({ModuleCode(CodeView::of_memory(target.pid(), anonymous, *known_pages), nullptr,
+                                   x86_64, 0, "[anon]", {}),
+                        nullptr});
   }
   add_sites(plan, loaded);
   for (const LoadedCode& each : loaded)
     if (each.code.view().unreadable_bytes() != 0)
-      plan.notes.push_back(fmt::format("{}: {} bytes of code could not be read", each.code.path(), each.code.view().unreadable_bytes()));
+      plan.notes.push_back(fmt::format("{}: {} bytes of code could not be read", each.code.path(),
+                                       each.code.view().unreadable_bytes()));
   if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
   return plan;
 }
@@ -198,15 +222,17 @@ Result<Plan> make_plan(std::shared_ptr<const Image> image, const PlanOptions& op
   const InstructionSet* const set = instruction_set(image->machine());
   if (set == nullptr || !image->is_64bit())
     return fail(ErrorCode::unsupported_target,
-                fmt::format("{} is {}-bit code for ELF machine {}", image->path(), image->is_64bit() ? 64 : 32, image->machine()),
+                fmt::format("{} is {}-bit code for ELF machine {}", image->path(),
+                            image->is_64bit() ? 64 : 32, image->machine()),
                 "x86-64 and AArch64 files are read");
   Plan plan;
   plan.machine = set == &x86_64 ? "x86_64" : "aarch64";
   plan.watched = watched_numbers(options, *set);
   std::vector<LoadedCode> loaded;
-  loaded.push_back({ModuleCode(CodeView::of_file(image), std::make_shared<const FunctionTable>(FunctionTable::read(image)),
-                               *set, 0, image->path(), image->build_id()),
-                    image});
+  loaded.push_back(
+      {ModuleCode(CodeView::of_file(image), std::make_shared<const FunctionTable>(FunctionTable::read(image)),
+                  *set, 0, image->path(), image->build_id()),
+       image});
   add_sites(plan, loaded);
   plan.notes.push_back("plan of a file: calls to and from other files are not known");
   return plan;

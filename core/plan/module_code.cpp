@@ -9,19 +9,20 @@
 namespace whomap {
 namespace {
 
-/// Without any boundary, decoding starts this far before an address: enough for x86 decoding to fall into step,
-/// little enough to be fast in areas of many MiB.
+/// Without any boundary, decoding starts this far before an address: enough for x86 decoding to fall into
+/// step, little enough to be fast in areas of many MiB.
 constexpr std::uint64_t sweep_before = 1024;
 constexpr std::uint64_t sweep_after = 256;
 
 bool runs_on(const Instruction& last) {
-  return last.flow != Flow::jump && last.flow != Flow::indirect_jump && last.flow != Flow::end && last.flow != Flow::call;
+  return last.flow != Flow::jump && last.flow != Flow::indirect_jump && last.flow != Flow::end &&
+         last.flow != Flow::call;
 }
 
 }  // namespace
 
-ModuleCode::ModuleCode(CodeView view, std::shared_ptr<const FunctionTable> functions, const InstructionSet& set,
-                       std::uint64_t bias, std::string path, std::string build_id)
+ModuleCode::ModuleCode(CodeView view, std::shared_ptr<const FunctionTable> functions,
+                       const InstructionSet& set, std::uint64_t bias, std::string path, std::string build_id)
     : view_(std::move(view)),
       functions_(std::move(functions)),
       set_(set),
@@ -46,7 +47,8 @@ std::optional<CodeBounds> ModuleCode::bounds(std::uint64_t address) const {
     if (const auto before = gap->start == 0 ? std::nullopt : functions_->lookup(gap->start - 1);
         before && before->end == gap->start && view_.area(before->start + bias_) == area) {
       const FunctionCode& head = code({{before->start + bias_, before->end + bias_}, {}, true});
-      if (!head.instructions.empty() && head.instructions.back().next() == bounds.range.start && runs_on(head.instructions.back()))
+      if (!head.instructions.empty() && head.instructions.back().next() == bounds.range.start &&
+          runs_on(head.instructions.back()))
         return CodeBounds{{head.range.start, bounds.range.end}, {}, true};
     }
     narrow_to_called(bounds, address);
@@ -70,7 +72,8 @@ void ModuleCode::find_called_entries(const std::vector<std::uint64_t>& addresses
   for (const std::uint64_t address : addresses) {
     const auto around = bounds(address);
     if (functions_ == nullptr || !around || around->entry_known) continue;
-    if (query.targets.empty() || query.targets.back().end <= around->range.start) query.targets.push_back(around->range);
+    if (query.targets.empty() || query.targets.back().end <= around->range.start)
+      query.targets.push_back(around->range);
   }
   std::vector<std::uint64_t> entries;
   for (const Reference& each : find_references(*this, query))

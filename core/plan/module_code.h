@@ -23,7 +23,8 @@ struct CodeBounds {
   AddressRange range;
   std::string name;          ///< empty when unknown
   bool entry_known = false;  ///< range.start is a function's entry
-  bool entry_by_call = false;  ///< known only because it is called: what lies behind may be another function's
+  bool entry_by_call =
+      false;  ///< known only because it is called: what lies behind may be another function's
 };
 
 class ModuleCode {
@@ -64,7 +65,7 @@ class ModuleCode {
   std::uint64_t bias_;
   std::string path_;
   std::string build_id_;
-  std::vector<std::uint64_t> called_entries_;  ///< ascending
+  std::vector<std::uint64_t> called_entries_;                                        ///< ascending
   mutable std::map<std::pair<std::uint64_t, std::uint64_t>, FunctionCode> decoded_;  ///< by start and end
 };
 

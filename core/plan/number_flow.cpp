@@ -8,7 +8,9 @@ namespace {
 
 using Kind = Value::Kind;
 
-bool ends_block(Flow flow) { return flow == Flow::jump || flow == Flow::indirect_jump || flow == Flow::end; }
+bool ends_block(Flow flow) {
+  return flow == Flow::jump || flow == Flow::indirect_jump || flow == Flow::end;
+}
 
 }  // namespace
 
@@ -29,9 +31,11 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
   for (const auto& [index, state] : leaders_)
     if (state.reached) from_entry_.insert(index);
   for (const std::uint64_t target : entered_from_outside)
-    if (const std::ptrdiff_t index = code.index_of(target); index >= 0) enter(static_cast<std::size_t>(index));
+    if (const std::ptrdiff_t index = code.index_of(target); index >= 0)
+      enter(static_cast<std::size_t>(index));
   if (code.unresolved_jump)
-    for (const std::size_t index : std::vector(from_entry_.begin(), from_entry_.end())) if (index != 0) enter(index);
+    for (const std::size_t index : std::vector(from_entry_.begin(), from_entry_.end()))
+      if (index != 0) enter(index);
   // What no path from the entry reaches is entered in a way that is not seen: landing pads, code behind a
   // patched entry. Its registers hold anything.
   for (std::size_t i = 1; i < all.size(); ++i) {
@@ -40,7 +44,9 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
     // Padding before a place that is reached otherwise is never run.
     std::size_t behind = i;
     while (behind < all.size() && all[behind].padding) ++behind;
-    if (const auto target = leaders_.find(behind); behind != i && target != leaders_.end() && target->second.reached) continue;
+    if (const auto target = leaders_.find(behind);
+        behind != i && target != leaders_.end() && target->second.reached)
+      continue;
     if (!leaders_[i].reached) enter(i);
   }
 }
@@ -69,7 +75,8 @@ MachineState NumberFlow::unknown_state() const {
 void NumberFlow::find_leaders(std::span<const std::uint64_t> entered_from_outside) {
   leaders_[0] = entry_state();
   const auto add = [&](std::uint64_t address) {
-    if (const std::ptrdiff_t index = code_.index_of(address); index >= 0) leaders_.try_emplace(static_cast<std::size_t>(index));
+    if (const std::ptrdiff_t index = code_.index_of(address); index >= 0)
+      leaders_.try_emplace(static_cast<std::size_t>(index));
   };
   for (const Instruction& each : code_.instructions)
     if (each.flow == Flow::jump || each.flow == Flow::branch) add(each.target);
@@ -153,7 +160,8 @@ void NumberFlow::store(MachineState& state, RegisterNumber base, std::int64_t of
   }
   const std::int64_t at = address.offset() + offset;
   // A store to one word spoils words that overlap it.
-  for (auto it = state.stack.lower_bound(at - 7); it != state.stack.end() && it->first < at + std::max<int>(width, 1); ++it)
+  for (auto it = state.stack.lower_bound(at - 7);
+       it != state.stack.end() && it->first < at + std::max<int>(width, 1); ++it)
     it->second = Value::unknown(0);
   for (std::int64_t word = at; word < at + std::max<int>(width, 1); word += 8)
     state.stack[word] = width == 8 || width == 4 ? value : Value::unknown(0);
@@ -192,13 +200,15 @@ void NumberFlow::apply(const Instruction& by, MachineState& state) const {
     case Effect::other: break;
     case Effect::constant: registers[by.destination] = Value::constant(by.immediate, by.address); break;
     case Effect::insert:
-      registers[by.destination] = registers[by.destination].inserted(by.immediate, by.shift, by.address, by.width);
+      registers[by.destination] =
+          registers[by.destination].inserted(by.immediate, by.shift, by.address, by.width);
       break;
     case Effect::copy:
       registers[by.destination] = moved_source.moved(by.address, by.width, by.sign_extended);
       break;
     case Effect::conditional_copy:
-      registers[by.destination] = registers[by.destination].moved(by.address, by.width, false)
+      registers[by.destination] = registers[by.destination]
+                                      .moved(by.address, by.width, false)
                                       .merged(moved_source.moved(by.address, by.width, false));
       break;
     case Effect::exchange: std::swap(registers[by.destination], registers[by.source]); break;

@@ -19,7 +19,7 @@ namespace whomap {
 struct MachineState {
   std::array<Value, register_count> registers;
   std::map<std::int64_t, Value> stack;  ///< by offset from the stack pointer at the function's entry
-  bool arguments_intact = true;  ///< stack words that are not in `stack` are as they were at the entry
+  bool arguments_intact = true;         ///< stack words that are not in `stack` are as they were at the entry
   bool reached = false;
 };
 
@@ -29,7 +29,8 @@ struct MachineState {
 class NumberFlow {
  public:
   /// `entered_from_outside`: addresses in the function that other code is known to jump to.
-  NumberFlow(const FunctionCode& code, const InstructionSet& set, std::span<const std::uint64_t> entered_from_outside = {});
+  NumberFlow(const FunctionCode& code, const InstructionSet& set,
+             std::span<const std::uint64_t> entered_from_outside = {});
 
   /// The state before the instruction at `address`; all unknown when there is no instruction.
   [[nodiscard]] MachineState before(std::uint64_t address) const;
@@ -48,7 +49,8 @@ class NumberFlow {
   /// Merges into a leader's state; true when that changed it.
   bool arrive(std::size_t leader, const MachineState& state);
   void apply(const Instruction& instruction, MachineState& state) const;
-  void store(MachineState& state, RegisterNumber base, std::int64_t offset, const Value& value, std::uint8_t width) const;
+  void store(MachineState& state, RegisterNumber base, std::int64_t offset, const Value& value,
+             std::uint8_t width) const;
   static void lose_stack(MachineState& state);
   [[nodiscard]] Value load(const MachineState& state, const Value& address, const Instruction& by) const;
   template <class Visit>

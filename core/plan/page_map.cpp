@@ -42,8 +42,10 @@ std::vector<AddressRange> PageMap::pages(AddressRange range, bool own_only) cons
       if (own_only && (entries[i] & file_or_shared) != 0) continue;
       const std::uint64_t start = std::max(page * page_size_, range.start);
       const std::uint64_t end = std::min((page + 1) * page_size_, range.end);
-      if (!runs.empty() && runs.back().end == start) runs.back().end = end;
-      else runs.push_back({start, end});
+      if (!runs.empty() && runs.back().end == start)
+        runs.back().end = end;
+      else
+        runs.push_back({start, end});
     }
   }
   return runs;

@@ -33,7 +33,9 @@ Enum name_to_enum(JsonFields& fields, const char* field, const std::array<const 
   return static_cast<Enum>(size - 1);
 }
 
-std::string hex(std::uint64_t address) { return fmt::format("{:#x}", address); }
+std::string hex(std::uint64_t address) {
+  return fmt::format("{:#x}", address);
+}
 
 /// Names come from the target and need not be UTF-8, which JSON strings must be. Control characters are no
 /// problem there: such a name stays as it is.
@@ -61,8 +63,10 @@ ordered_json site_to_json(const Site& site) {
   out["numbers"] = site.numbers;
   out["other_numbers"] = site.other_numbers;
   out["any_number"] = site.any_number;
-  if (site.proof) out["proof"] = {{"address", hex(site.proof->address)}, {"instruction", site.proof->instruction}};
-  else out["proof"] = nullptr;
+  if (site.proof)
+    out["proof"] = {{"address", hex(site.proof->address)}, {"instruction", site.proof->instruction}};
+  else
+    out["proof"] = nullptr;
   out["dispatcher"] = clean(site.dispatcher);
   out["condition_at_syscall"] = site.condition_at_syscall;
   out["condition_at_entry"] = site.condition_at_entry;
@@ -115,8 +119,10 @@ ordered_json to_json(const Plan& plan) {
   ordered_json out;
   out["format"] = format_name;
   out["version"] = format_version;
-  out["target"] = {{"pid", plan.target.pid}, {"start_time", plan.target.start_time},
-                   {"exe", clean(plan.target.exe)}, {"comm", clean(plan.target.comm)}};
+  out["target"] = {{"pid", plan.target.pid},
+                   {"start_time", plan.target.start_time},
+                   {"exe", clean(plan.target.exe)},
+                   {"comm", clean(plan.target.comm)}};
   out["machine"] = plan.machine;
   out["page_size"] = plan.page_size;
   out["watched"] = plan.watched;
@@ -130,7 +136,8 @@ ordered_json to_json(const Plan& plan) {
 Result<Plan> plan_from_json(const json& object) {
   const auto format = object.is_object() ? object.find("format") : object.end();
   if (format == object.end() || !format->is_string() || *format != format_name)
-    return fail(ErrorCode::input_kind, "this is not a whomap plan", "whomap plan -p PID --format json writes one");
+    return fail(ErrorCode::input_kind, "this is not a whomap plan",
+                "whomap plan -p PID --format json writes one");
   const auto version = object.find("version");
   if (version == object.end() || *version != format_version)
     return fail(ErrorCode::input_kind,
@@ -144,7 +151,8 @@ Result<Plan> plan_from_json(const json& object) {
     plan.target.start_time = of_target.unsigned_integer("start_time");
     plan.target.exe = of_target.text("exe");
     plan.target.comm = of_target.text("comm");
-    if (!of_target.problem().empty()) return fail(ErrorCode::input_damaged, "the plan: " + of_target.problem());
+    if (!of_target.problem().empty())
+      return fail(ErrorCode::input_damaged, "the plan: " + of_target.problem());
   }
   plan.machine = fields.text("machine");
   plan.page_size = fields.unsigned_integer("page_size");
@@ -166,7 +174,8 @@ Result<Plan> load_plan(const std::string& path) {
   if (!text) return tl::make_unexpected(text.error());
   const json parsed = json::parse(*text, nullptr, false);
   if (parsed.is_discarded())
-    return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", path), "give a file that 'whomap plan --format json -o FILE' wrote");
+    return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", path),
+                "give a file that 'whomap plan --format json -o FILE' wrote");
   auto plan = plan_from_json(parsed);
   if (!plan) plan.error().happened = fmt::format("{}: {}", path, plan.error().happened);
   return plan;

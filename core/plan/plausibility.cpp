@@ -6,8 +6,8 @@
 namespace whomap {
 namespace {
 
-/// The lowest value among the 526 system call instructions of Debian 12's libc, where symbols and unwind tables
-/// say what they are, is 0.5; bytes inside a constant or another instruction give 0 to 0.2.
+/// The lowest value among the 526 system call instructions of Debian 12's libc, where symbols and unwind
+/// tables say what they are, is 0.5; bytes inside a constant or another instruction give 0 to 0.2.
 constexpr double convincing_convergence = 0.4;
 
 /// About 15 % of random bytes begin an instruction that is undecodable or odd, so 20 instructions without one
@@ -30,7 +30,8 @@ double convergence(const CodeView& view, const InstructionSet& set, std::uint64_
   return tried == 0 ? 1 : static_cast<double>(arrived) / tried;
 }
 
-bool looks_like_code(const CodeView& view, const InstructionSet& set, const FunctionCode& code, std::uint64_t address) {
+bool looks_like_code(const CodeView& view, const InstructionSet& set, const FunctionCode& code,
+                     std::uint64_t address) {
   const std::ptrdiff_t found = code.index_of(address);
   if (found < 0 || convergence(view, set, address) < convincing_convergence) return false;
   const auto index = static_cast<std::size_t>(found);

@@ -14,8 +14,9 @@ const Module* module_of(const Site& site, const ModuleMap& modules) {
   const Module* by_build_id = nullptr;
   for (const Module& module : modules.modules()) {
     if (module.executable.empty()) continue;
-    if (site.build_id.empty() ? module.image->build_id().empty() && printable(module.path) == printable(site.module)
-                              : module.image->build_id() == site.build_id) {
+    if (site.build_id.empty()
+            ? module.image->build_id().empty() && printable(module.path) == printable(site.module)
+            : module.image->build_id() == site.build_id) {
       if (printable(module.path) == printable(site.module)) return &module;
       if (by_build_id == nullptr) by_build_id = &module;
     }
@@ -46,17 +47,21 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
       bias = module->bias;
       view = CodeView::of_module(target.pid(), *module, &*pages);
     } else if (same_process) {
-      view = CodeView::of_memory(target.pid(), {{site.code_address, site.code_address + site.code.size()}}, *pages);
+      view = CodeView::of_memory(target.pid(), {{site.code_address, site.code_address + site.code.size()}},
+                                 *pages);
     } else if (site.build_id.empty() && site.module == "[anon]") {
-      result.notes.push_back(fmt::format("the site at {:#x} is in memory without a file, which another process does not have",
-                                         site.syscall_address));
+      result.notes.push_back(
+          fmt::format("the site at {:#x} is in memory without a file, which another process does not have",
+                      site.syscall_address));
       continue;
     } else {
       return mismatch(fmt::format("process {} has no module {} with build-id {}", target.pid(), site.module,
                                   site.build_id.empty() ? "(none)" : site.build_id));
     }
     const std::uint64_t moved = bias - (site.syscall_address - site.syscall_offset);
-    const auto move = [&](std::uint64_t& address) { if (address != 0) address += moved; };
+    const auto move = [&](std::uint64_t& address) {
+      if (address != 0) address += moved;
+    };
     move(site.entry);
     move(site.syscall_address);
     move(site.return_address);
@@ -66,7 +71,8 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
     found.resize(view.read(site.code_address, found));
     if (found != site.code || site.code.empty())
       return mismatch(fmt::format("the code of {} at {:#x} ({}+{:#x}) differs from the plan's", site.module,
-                                  site.syscall_address, site.symbol.empty() ? "?" : site.symbol, site.symbol_offset));
+                                  site.syscall_address, site.symbol.empty() ? "?" : site.symbol,
+                                  site.symbol_offset));
     site.id = static_cast<std::uint32_t>(result.sites.size());
     result.sites.push_back(std::move(site));
   }

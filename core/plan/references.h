@@ -17,9 +17,9 @@ struct Reference {
 };
 
 struct ReferenceQuery {
-  std::vector<AddressRange> targets{};   ///< of direct calls and jumps; ascending, disjoint
-  bool branches = false;               ///< also conditional branches into `targets`
-  std::vector<std::uint64_t> slots{};    ///< pointers that calls and jumps go through; ascending
+  std::vector<AddressRange> targets{};  ///< of direct calls and jumps; ascending, disjoint
+  bool branches = false;                ///< also conditional branches into `targets`
+  std::vector<std::uint64_t> slots{};   ///< pointers that calls and jumps go through; ascending
 };
 
 /// References as asked for, ascending. Found by their bytes and then decoded, so that the cost is a pass over

@@ -46,7 +46,8 @@ std::string origin(const ModuleCode& module, const Value& number) {
   switch (number.kind()) {
     case Value::Kind::constants: return "one of a few numbers";
     case Value::Kind::entry_register:
-      return fmt::format("the number comes from {} at the function's entry", module.set().register_name(number.entry_register()));
+      return fmt::format("the number comes from {} at the function's entry",
+                         module.set().register_name(number.entry_register()));
     case Value::Kind::entry_stack:
       return fmt::format("the number comes from the stack, {} at the function's entry + {}",
                          module.set().register_name(module.set().stack_pointer), number.offset());
@@ -56,7 +57,8 @@ std::string origin(const ModuleCode& module, const Value& number) {
 
 }  // namespace
 
-std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found, const std::vector<std::int64_t>& watched) {
+std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found,
+                            const std::vector<std::int64_t>& watched) {
   Site site = place(module, found.bounds, found.address, found.next);
   const Value& number = found.number;
   if (number.kind() == Value::Kind::constants) {
@@ -80,12 +82,17 @@ std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found, con
     site.watch = WatchKind::paired_breakpoints;
     site.reason = origin(module, number);
   }
-  if (found.entry_jump) site.reason += fmt::format("; entry was patched at run time (jmp to {:#x})", *found.entry_jump);
-  else if (found.patched) site.reason += "; the function was changed at run time";
-  if (found.bounds.entry_known && found.bounds.entry_by_call) site.reason += "; the function's start is known from calls to it";
-  if (found.own_number && found.own_number != number.single()) site.reason += fmt::format("; before that its number was {}", *found.own_number);
+  if (found.entry_jump)
+    site.reason += fmt::format("; entry was patched at run time (jmp to {:#x})", *found.entry_jump);
+  else if (found.patched)
+    site.reason += "; the function was changed at run time";
+  if (found.bounds.entry_known && found.bounds.entry_by_call)
+    site.reason += "; the function's start is known from calls to it";
+  if (found.own_number && found.own_number != number.single())
+    site.reason += fmt::format("; before that its number was {}", *found.own_number);
   if (!found.bounds.entry_known)
-    site.reason += fmt::format("; no function boundary is known here, decoded from {:#x}", found.bounds.range.start);
+    site.reason +=
+        fmt::format("; no function boundary is known here, decoded from {:#x}", found.bounds.range.start);
   if (found.doubtful) {
     site.watch = WatchKind::none;
     site.reason = fmt::format("more likely data than code; {}", site.reason);
@@ -93,7 +100,8 @@ std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found, con
   return site;
 }
 
-std::optional<Site> site_of(const ModuleCode& module, const DispatcherCall& call, const std::vector<std::int64_t>& watched) {
+std::optional<Site> site_of(const ModuleCode& module, const DispatcherCall& call,
+                            const std::vector<std::int64_t>& watched) {
   const auto number = call.number.single();
   if (!number || !contains(watched, *number)) return std::nullopt;
   Site site = place(module, call.bounds, call.address, call.next);
@@ -103,7 +111,8 @@ std::optional<Site> site_of(const ModuleCode& module, const DispatcherCall& call
   site.dispatcher = call.dispatcher;
   prove(site, module, call.number);
   site.watch = WatchKind::none;
-  site.reason = call.tail_jump ? "tail jump, returns to its caller's caller; seen at the dispatcher" : "seen at the dispatcher";
+  site.reason = call.tail_jump ? "tail jump, returns to its caller's caller; seen at the dispatcher"
+                               : "seen at the dispatcher";
   return site;
 }
 

@@ -14,9 +14,11 @@
 namespace whomap {
 
 /// Nothing when no watched number can pass through the instruction.
-std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found, const std::vector<std::int64_t>& watched);
+std::optional<Site> site_of(const ModuleCode& module, const CodeSite& found,
+                            const std::vector<std::int64_t>& watched);
 
 /// Nothing when the caller does not put one watched number into the dispatcher's parameter.
-std::optional<Site> site_of(const ModuleCode& module, const DispatcherCall& call, const std::vector<std::int64_t>& watched);
+std::optional<Site> site_of(const ModuleCode& module, const DispatcherCall& call,
+                            const std::vector<std::int64_t>& watched);
 
 }  // namespace whomap

@@ -11,10 +11,13 @@ std::int64_t extended(std::int64_t number, std::uint8_t width, bool sign_extende
   if (width >= 8) return number;
   const unsigned dropped = 64U - 8U * width;
   const auto shifted = static_cast<std::uint64_t>(number) << dropped;
-  return sign_extended ? static_cast<std::int64_t>(shifted) >> dropped : static_cast<std::int64_t>(shifted >> dropped);
+  return sign_extended ? static_cast<std::int64_t>(shifted) >> dropped
+                       : static_cast<std::int64_t>(shifted >> dropped);
 }
 
-std::uint64_t common_proof(std::uint64_t a, std::uint64_t b) { return a == b ? a : 0; }
+std::uint64_t common_proof(std::uint64_t a, std::uint64_t b) {
+  return a == b ? a : 0;
+}
 
 }  // namespace
 
@@ -96,11 +99,14 @@ Value Value::changed(Effect change, std::int64_t immediate, std::uint64_t addres
   // or $-1 and and $0 give a constant whatever was there before.
   if (change == Effect::bit_or && immediate == -1) return constant(extended(-1, width, false), address);
   if (change == Effect::bit_and && immediate == 0) return constant(0, address);
-  if (kind_ != Kind::constants) return change == Effect::add && immediate == 0 ? moved(address, width, false) : unknown(address);
+  if (kind_ != Kind::constants)
+    return change == Effect::add && immediate == 0 ? moved(address, width, false) : unknown(address);
   for (std::size_t i = 0; i < count_; ++i) {
     const auto old = static_cast<std::uint64_t>(constants_[i]);
     const auto operand = static_cast<std::uint64_t>(immediate);
-    const std::uint64_t now = change == Effect::add ? old + operand : change == Effect::bit_or ? old | operand : old & operand;
+    const std::uint64_t now = change == Effect::add      ? old + operand
+                              : change == Effect::bit_or ? old | operand
+                                                         : old & operand;
     result.constants_[i] = extended(static_cast<std::int64_t>(now), width, false);
   }
   result.proof_ = address;
@@ -108,14 +114,16 @@ Value Value::changed(Effect change, std::int64_t immediate, std::uint64_t addres
   return result;
 }
 
-Value Value::inserted(std::int64_t bits, std::uint8_t shift, std::uint64_t address, std::uint8_t width) const {
+Value Value::inserted(std::int64_t bits, std::uint8_t shift, std::uint64_t address,
+                      std::uint8_t width) const {
   if (kind_ == Kind::none) return *this;
   if (kind_ != Kind::constants) return unknown(address);
   Value result = *this;
   const std::uint64_t mask = ((width >= 8 ? 0 : std::uint64_t{1} << (8U * width)) - 1) << shift;
   for (std::size_t i = 0; i < count_; ++i) {
     const std::uint64_t kept = static_cast<std::uint64_t>(constants_[i]) & ~mask;
-    result.constants_[i] = static_cast<std::int64_t>(kept | ((static_cast<std::uint64_t>(bits) << shift) & mask));
+    result.constants_[i] =
+        static_cast<std::int64_t>(kept | ((static_cast<std::uint64_t>(bits) << shift) & mask));
   }
   result.proof_ = address;
   result.normalise();

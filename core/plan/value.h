@@ -50,13 +50,16 @@ class Value {
   Value() = default;
 
   [[nodiscard]] Kind kind() const { return kind_; }
-  [[nodiscard]] std::span<const std::int64_t> constants() const { return std::span(constants_).first(count_); }
+  [[nodiscard]] std::span<const std::int64_t> constants() const {
+    return std::span(constants_).first(count_);
+  }
   [[nodiscard]] std::optional<std::int64_t> single() const {
     return kind_ == Kind::constants && count_ == 1 ? std::optional(constants_[0]) : std::nullopt;
   }
   [[nodiscard]] RegisterNumber entry_register() const { return register_; }
   [[nodiscard]] std::int64_t offset() const { return offset_; }
-  /// Address of the instruction that made the value what it is; 0: none did, or different ones on different paths.
+  /// Address of the instruction that made the value what it is; 0: none did, or different ones on different
+  /// paths.
   [[nodiscard]] std::uint64_t proof() const { return proof_; }
   /// Only the low 32 bits of the entry's register or stack slot were taken.
   [[nodiscard]] bool low_half() const { return low_half_; }
@@ -71,9 +74,11 @@ class Value {
   /// The same value after an instruction at `address` moved it, `width` bytes of it.
   [[nodiscard]] Value moved(std::uint64_t address, std::uint8_t width, bool sign_extended) const;
   /// Every constant changed by `change`; an address on the stack moves with add.
-  [[nodiscard]] Value changed(Effect change, std::int64_t immediate, std::uint64_t address, std::uint8_t width) const;
+  [[nodiscard]] Value changed(Effect change, std::int64_t immediate, std::uint64_t address,
+                              std::uint8_t width) const;
   /// Constants with the bits [shift, shift + 8 * width) replaced.
-  [[nodiscard]] Value inserted(std::int64_t bits, std::uint8_t shift, std::uint64_t address, std::uint8_t width) const;
+  [[nodiscard]] Value inserted(std::int64_t bits, std::uint8_t shift, std::uint64_t address,
+                               std::uint8_t width) const;
 
   bool operator==(const Value&) const = default;
 

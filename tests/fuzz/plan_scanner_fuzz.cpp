@@ -23,7 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const InstructionSet& set = (data[0] & 1U) != 0 ? aarch64 : x86_64;
   const bool entry_known = (data[0] & 2U) != 0;
   // The first bytes also say where the code lies: at the very start and end of the address space too.
-  const std::uint64_t address = (data[0] & 4U) != 0 ? 0 : (data[0] & 8U) != 0 ? ~std::uint64_t{0} - 65536 : 0x400000 + data[1];
+  const std::uint64_t address = (data[0] & 4U) != 0   ? 0
+                                : (data[0] & 8U) != 0 ? ~std::uint64_t{0} - 65536
+                                                      : 0x400000 + data[1];
   const std::vector<std::uint8_t> bytes(data + 2, data + size);
   const AddressRange range{address, address + bytes.size()};
 
@@ -35,8 +37,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(range.contains(site.address) && site.next > site.address && site.next <= range.end);
     require(first || site.address > last);
     const std::uint8_t* const at = bytes.data() + (site.address - address);
-    if (&set == &x86_64) require(at[0] == 0x0F && at[1] == 0x05 && site.next == site.address + 2);
-    else require(at[0] == 0x01 && at[3] == 0xD4);
+    if (&set == &x86_64)
+      require(at[0] == 0x0F && at[1] == 0x05 && site.next == site.address + 2);
+    else
+      require(at[0] == 0x01 && at[3] == 0xD4);
     last = site.address;
     first = false;
     if (const auto planned = site_of(module, site, watched)) require(!planned->numbers.empty());

@@ -13,10 +13,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-/// Random bytes with many of those that matter: opcodes of system calls, jumps and moves into the number register.
+/// Random bytes with many of those that matter: opcodes of system calls, jumps and moves into the number
+/// register.
 std::vector<std::uint8_t> random_input(std::mt19937_64& random) {
-  static constexpr std::uint8_t likely[] = {0x0F, 0x05, 0xB8, 0x09, 0x00, 0xE8, 0xE9, 0xEB, 0x74, 0xFF, 0x25, 0x15, 0x48,
-                                            0x89, 0xF8, 0xC3, 0x90, 0x01, 0xD4, 0x55, 0x5D, 0x50, 0x58, 0x24, 0x8B, 0x31};
+  static constexpr std::uint8_t likely[] = {0x0F, 0x05, 0xB8, 0x09, 0x00, 0xE8, 0xE9, 0xEB, 0x74,
+                                            0xFF, 0x25, 0x15, 0x48, 0x89, 0xF8, 0xC3, 0x90, 0x01,
+                                            0xD4, 0x55, 0x5D, 0x50, 0x58, 0x24, 0x8B, 0x31};
   std::vector<std::uint8_t> input(3 + random() % 512);
   for (std::uint8_t& byte : input)
     byte = random() % 3 == 0 ? static_cast<std::uint8_t>(random()) : likely[random() % std::size(likely)];

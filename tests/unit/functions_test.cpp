@@ -68,8 +68,8 @@ TEST(Functions, ExportedNameOfLibcWithoutUnderscores) {
   EXPECT_NE(std::find(names.begin(), names.end(), "mmap64"), names.end());
 }
 
-/// Every address of the unwind table is in a function, and where the symbols of the file do not cover it, that
-/// function has no name: above all not that of the exported symbol before it.
+/// Every address of the unwind table is in a function, and where the symbols of the file do not cover it,
+/// that function has no name: above all not that of the exported symbol before it.
 TEST(Functions, NoNameBeyondASymbolsSize) {
   const Loaded libc = file_of(::dlsym(RTLD_DEFAULT, "mmap"));
   ASSERT_TRUE(libc.image);

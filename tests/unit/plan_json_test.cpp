@@ -47,7 +47,9 @@ Plan sample() {
   return plan;
 }
 
-nlohmann::json parsed(const Plan& plan) { return nlohmann::json::parse(to_json(plan).dump()); }
+nlohmann::json parsed(const Plan& plan) {
+  return nlohmann::json::parse(to_json(plan).dump());
+}
 
 TEST(PlanJson, RoundTripIsExact) {
   const auto loaded = plan_from_json(parsed(sample()));
@@ -59,7 +61,9 @@ TEST(PlanJson, RoundTripIsExact) {
   EXPECT_FALSE(loaded->sites[1].proof);
 }
 
-TEST(PlanJson, AddressesAreHexStrings) { EXPECT_EQ(parsed(sample())["sites"][0]["syscall_address"], "0x7fffffff100f"); }
+TEST(PlanJson, AddressesAreHexStrings) {
+  EXPECT_EQ(parsed(sample())["sites"][0]["syscall_address"], "0x7fffffff100f");
+}
 
 TEST(PlanJson, NameThatIsNotUtf8CanBeWritten) {
   Plan plan = sample();
@@ -68,9 +72,10 @@ TEST(PlanJson, NameThatIsNotUtf8CanBeWritten) {
 }
 
 TEST(PlanJson, OtherFormatOrVersionIsRefused) {
-  for (const char* const text : {"[]", "3", "null", "{}", R"({"format":"whomap-trace","version":1})",
-                                 R"({"format":"whomap-plan","version":2})", R"({"format":"whomap-plan"})",
-                                 R"({"format":"whomap-plan","version":"1"})", R"({"format":7,"version":1})"}) {
+  for (const char* const text :
+       {"[]", "3", "null", "{}", R"({"format":"whomap-trace","version":1})",
+        R"({"format":"whomap-plan","version":2})", R"({"format":"whomap-plan"})",
+        R"({"format":"whomap-plan","version":"1"})", R"({"format":7,"version":1})"}) {
     const auto plan = plan_from_json(nlohmann::json::parse(text));
     ASSERT_FALSE(plan) << text;
     EXPECT_EQ(plan.error().code, ErrorCode::input_kind) << text;

@@ -37,11 +37,13 @@ TEST(PlanNumber, ImmediateIsConstant) {
 }
 
 TEST(PlanNumber, XorAndAddAndPushPop) {
-  EXPECT_EQ(Follow({0x31, 0xC0, 0x0F, 0x05}).number.single(), 0);                          // xor %eax,%eax
-  EXPECT_EQ(Follow({0x31, 0xFF, 0x8D, 0x47, 0x09, 0x0F, 0x05}).number.single(), 9);        // xor %edi,%edi; lea 9(%rdi),%eax
-  EXPECT_EQ(Follow({0x6A, 0x09, 0x58, 0x0F, 0x05}).number.single(), 9);                    // push $9; pop %rax
-  EXPECT_EQ(Follow({0x31, 0xC0, 0xB0, 0x0B, 0x0F, 0x05}).number.single(), 11);             // xor %eax,%eax; mov $11,%al
-  EXPECT_EQ(Follow({0x41, 0xB8, 9, 0, 0, 0, 0x44, 0x89, 0xC0, 0x0F, 0x05}).number.single(), 9);  // mov $9,%r8d; mov %r8d,%eax
+  EXPECT_EQ(Follow({0x31, 0xC0, 0x0F, 0x05}).number.single(), 0);  // xor %eax,%eax
+  EXPECT_EQ(Follow({0x31, 0xFF, 0x8D, 0x47, 0x09, 0x0F, 0x05}).number.single(),
+            9);                                                          // xor %edi,%edi; lea 9(%rdi),%eax
+  EXPECT_EQ(Follow({0x6A, 0x09, 0x58, 0x0F, 0x05}).number.single(), 9);  // push $9; pop %rax
+  EXPECT_EQ(Follow({0x31, 0xC0, 0xB0, 0x0B, 0x0F, 0x05}).number.single(), 11);  // xor %eax,%eax; mov $11,%al
+  EXPECT_EQ(Follow({0x41, 0xB8, 9, 0, 0, 0, 0x44, 0x89, 0xC0, 0x0F, 0x05}).number.single(),
+            9);  // mov $9,%r8d; mov %r8d,%eax
 }
 
 TEST(PlanNumber, SameConstantOnBothPathsIsConstant) {
@@ -59,11 +61,13 @@ TEST(PlanNumber, DifferentConstantsAreASet) {
 
 TEST(PlanNumber, LoopThatChangesTheNumberIsUnknown) {
   // mov $9,%eax; L: inc %eax; cmp ... ; jne L; syscall
-  EXPECT_EQ(Follow({0xB8, 9, 0, 0, 0, 0xFF, 0xC0, 0x85, 0xFF, 0x75, 0xFA, 0x0F, 0x05}).number.kind(), Value::Kind::unknown);
+  EXPECT_EQ(Follow({0xB8, 9, 0, 0, 0, 0xFF, 0xC0, 0x85, 0xFF, 0x75, 0xFA, 0x0F, 0x05}).number.kind(),
+            Value::Kind::unknown);
 }
 
 TEST(PlanNumber, FirstArgumentIsADispatcher) {
-  const Follow follow({0x48, 0x89, 0xF8, 0x48, 0x89, 0xF7, 0x0F, 0x05});  // mov %rdi,%rax; mov %rsi,%rdi; syscall
+  const Follow follow(
+      {0x48, 0x89, 0xF8, 0x48, 0x89, 0xF7, 0x0F, 0x05});  // mov %rdi,%rax; mov %rsi,%rdi; syscall
   EXPECT_EQ(follow.number.kind(), Value::Kind::entry_register);
   EXPECT_EQ(follow.number.entry_register(), 7);  // rdi
   EXPECT_FALSE(follow.number.low_half());
@@ -80,8 +84,9 @@ TEST(PlanNumber, ArgumentSpilledToTheStackIsFollowed) {
 
 TEST(PlanNumber, SpilledWordIsLostWhenItsAddressEscapes) {
   // push %rdi; mov %rsp,%rsi; call +0; mov (%rsp),%rax; syscall
-  EXPECT_EQ(Follow({0x57, 0x48, 0x89, 0xE6, 0xE8, 0, 0, 0, 0, 0x48, 0x8B, 0x04, 0x24, 0x0F, 0x05}).number.kind(),
-            Value::Kind::unknown);
+  EXPECT_EQ(
+      Follow({0x57, 0x48, 0x89, 0xE6, 0xE8, 0, 0, 0, 0, 0x48, 0x8B, 0x04, 0x24, 0x0F, 0x05}).number.kind(),
+      Value::Kind::unknown);
 }
 
 TEST(PlanNumber, NumberOnTheStackAtEntry) {
@@ -109,7 +114,10 @@ TEST(PlanNumber, UnknownEntryHasNoParameters) {
 
 TEST(PlanNumber, PaddingIsNotAPath) {
   // mov $9,%eax; jmp L; nopl 0(%rax); M: dec %edi; L: test %edi,%edi; jne M; syscall
-  EXPECT_EQ(Follow({0xB8, 9, 0, 0, 0, 0xEB, 5, 0x0F, 0x1F, 0x00, 0xFF, 0xCF, 0x85, 0xFF, 0x75, 0xFA, 0x0F, 0x05}).number.single(), 9);
+  EXPECT_EQ(
+      Follow({0xB8, 9, 0, 0, 0, 0xEB, 5, 0x0F, 0x1F, 0x00, 0xFF, 0xCF, 0x85, 0xFF, 0x75, 0xFA, 0x0F, 0x05})
+          .number.single(),
+      9);
 }
 
 TEST(PlanNumber, CodeThatNoPathReachesMayHaveAnyNumber) {
@@ -127,7 +135,8 @@ TEST(PlanNumber, JumpFromOutsideMakesTheNumberUnknown) {
 
 TEST(PlanNumber, UnresolvedIndirectJumpIntoALabel) {
   // mov $9,%eax; test %edi,%edi; je L; jmp *%rsi; L: syscall
-  EXPECT_EQ(Follow({0xB8, 9, 0, 0, 0, 0x85, 0xFF, 0x74, 2, 0xFF, 0xE6, 0x0F, 0x05}).number.kind(), Value::Kind::unknown);
+  EXPECT_EQ(Follow({0xB8, 9, 0, 0, 0, 0x85, 0xFF, 0x74, 2, 0xFF, 0xE6, 0x0F, 0x05}).number.kind(),
+            Value::Kind::unknown);
 }
 
 TEST(PlanNumber, Aarch64MovzAndOrr) {

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstring>
-#include <array>
 #include <functional>
 
 #include <fmt/format.h>
@@ -52,7 +52,14 @@ class Child {
   pid_t pid_ = -1;
 };
 
-Plan plan_of(const Child& child, const PlanOptions& options = {}) {
+/// libc and code without a file: what most of these tests are about; all modules take longer.
+PlanOptions only_libc() {
+  PlanOptions options;
+  options.module_regex = "/libc[.]|^.anon.$";
+  return options;
+}
+
+Plan plan_of(const Child& child, const PlanOptions& options = only_libc()) {
   auto target = Target::open(child.pid());
   EXPECT_TRUE(target) << to_line(target.error());
   auto maps = read_maps(child.pid());
@@ -66,13 +73,17 @@ Plan plan_of(const Child& child, const PlanOptions& options = {}) {
 
 const Site* site_at_function(const Plan& plan, void* function) {
   const auto address = reinterpret_cast<std::uint64_t>(function);
-  const auto found = std::find_if(plan.sites.begin(), plan.sites.end(), [&](const Site& site) { return site.entry == address; });
+  const auto found = std::find_if(plan.sites.begin(), plan.sites.end(),
+                                  [&](const Site& site) { return site.entry == address; });
   return found == plan.sites.end() ? nullptr : &*found;
 }
 
-void* libc(const char* name) { return ::dlsym(RTLD_DEFAULT, name); }
+void* libc(const char* name) {
+  return ::dlsym(RTLD_DEFAULT, name);
+}
 
-/// Makes the page writable, writes, and leaves it executable only: as hook libraries do, which splits the mapping.
+/// Makes the page writable, writes, and leaves it executable only: as hook libraries do, which splits the
+/// mapping.
 void write_code(void* at, const void* bytes, std::size_t count) {
   const auto page = reinterpret_cast<std::uintptr_t>(at) & ~std::uintptr_t{4095};
   if (::mprotect(reinterpret_cast<void*>(page), 8192, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) ::_exit(1);
@@ -82,14 +93,15 @@ void write_code(void* at, const void* bytes, std::size_t count) {
 
 TEST(PlanProcess, EverySiteIsASystemCallInstructionInMemory) {
   const Child child;
-  const Plan plan = plan_of(child);
+  const Plan plan = plan_of(child, {});
   ASSERT_FALSE(plan.sites.empty());
   std::uint64_t last = 0;
   for (const Site& site : plan.sites) {
     EXPECT_GT(site.syscall_address, last) << "unique and ascending";
     last = site.syscall_address;
     std::array<std::byte, 20> bytes{};
-    ASSERT_EQ(read_memory(child.pid(), site.code_address, std::span(bytes).first(site.code.size())), site.code.size());
+    ASSERT_EQ(read_memory(child.pid(), site.code_address, std::span(bytes).first(site.code.size())),
+              site.code.size());
     EXPECT_EQ(std::memcmp(bytes.data(), site.code.data(), site.code.size()), 0);
     if (site.kind == NumberKind::caller_constant) continue;
     EXPECT_EQ(site.return_address, site.syscall_address + 2);
@@ -102,7 +114,8 @@ TEST(PlanProcess, EverySiteIsASystemCallInstructionInMemory) {
 TEST(PlanProcess, LibcWrappersAreConstantAndSyscallIsADispatcher) {
   const Child child;
   const Plan plan = plan_of(child);
-  for (const auto& [name, number] : {std::pair("mmap", 9), std::pair("munmap", 11), std::pair("mremap", 25)}) {
+  for (const auto& [name, number] :
+       {std::pair("mmap", 9), std::pair("munmap", 11), std::pair("mremap", 25)}) {
     const Site* const site = site_at_function(plan, libc(name));
     ASSERT_NE(site, nullptr) << name;
     EXPECT_EQ(site->kind, NumberKind::constant);
@@ -138,7 +151,8 @@ TEST(PlanProcess, PatchedEntryIsSeenAndTheOldInstructionStays) {
     for (const char* const name : {"mmap", "munmap"}) {
       auto* const entry = static_cast<std::uint8_t*>(libc(name));
       std::array<std::uint8_t, 5> jump{0xE9};
-      const auto distance = static_cast<std::int32_t>(jump_target - (reinterpret_cast<std::uint64_t>(entry) + 5));
+      const auto distance =
+          static_cast<std::int32_t>(jump_target - (reinterpret_cast<std::uint64_t>(entry) + 5));
       std::memcpy(&jump[1], &distance, sizeof distance);
       write_code(entry, jump.data(), jump.size());
     }
@@ -160,7 +174,8 @@ TEST(PlanProcess, PatchedEntryIsSeenAndTheOldInstructionStays) {
 TEST(PlanProcess, TwelveByteJumpIsSeen) {
   constexpr std::uint64_t target = 0x123456789abc;
   const Child child([&] {
-    std::array<std::uint8_t, 12> jump{0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0};  // mov $imm64,%rax; jmp *%rax
+    std::array<std::uint8_t, 12> jump{0x48, 0xB8, 0, 0, 0,    0,
+                                      0,    0,    0, 0, 0xFF, 0xE0};  // mov $imm64,%rax; jmp *%rax
     std::memcpy(&jump[2], &target, sizeof target);
     write_code(libc("mmap"), jump.data(), jump.size());
   });
@@ -174,7 +189,8 @@ TEST(PlanProcess, TextSplitIntoManyMappings) {
   const Child child([] {
     const auto page = reinterpret_cast<std::uintptr_t>(libc("syscall")) & ~std::uintptr_t{4095};
     for (int i = -8; i <= 8; i += 2)
-      ::mprotect(reinterpret_cast<void*>(page + static_cast<std::uintptr_t>(i) * 4096), 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
+      ::mprotect(reinterpret_cast<void*>(page + static_cast<std::uintptr_t>(i) * 4096), 4096,
+                 PROT_READ | PROT_WRITE | PROT_EXEC);
   });
   const Child whole;
   const auto addresses = [](const Plan& plan) {
@@ -186,7 +202,8 @@ TEST(PlanProcess, TextSplitIntoManyMappings) {
 }
 
 TEST(PlanProcess, AnonymousCodeIsFoundAndDataInItIsNotWatched) {
-  void* const area = ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const area =
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(area, MAP_FAILED);
   const auto start = reinterpret_cast<std::uint64_t>(area);
   std::memset(area, 0x90, 4096);
