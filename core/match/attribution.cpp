@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/match/quantity.h"
 #include "core/regions/classes.h"
 #include "core/regions/range_set.h"
 
@@ -17,7 +18,7 @@ struct Owned {
 
 std::optional<std::int64_t> difference(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after) {
   if (!before || !after) return std::nullopt;
-  return static_cast<std::int64_t>(*after) - static_cast<std::int64_t>(*before);
+  return static_cast<std::int64_t>(*after - *before);
 }
 
 const Region* find_region(const Snapshot& snapshot, std::uint64_t address) {
@@ -174,7 +175,7 @@ class Sweep {
     const Region& region = after_.regions[index];
     RegionAnswer answer;
     if (region.rss && before_rss)
-      answer.rss_delta = static_cast<std::int64_t>(*region.rss) - static_cast<std::int64_t>(*before_rss + 0.5);
+      answer.rss_delta = static_cast<std::int64_t>(*region.rss - whole_bytes(*before_rss));
     if (new_bytes == 0 && answer.rss_delta.value_or(0) <= 0) return;
     const RegionClass kind = classify(after_, index);
     answer.range = region.vma.range();

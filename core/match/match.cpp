@@ -210,7 +210,7 @@ class Matcher {
       row.growth_bytes = growth.growth_bytes;
       row.live_calls = growth.live_calls;
       row.growth_by_time = growth.by_time;
-      if (growth.resident_bytes) row.resident_bytes = static_cast<std::uint64_t>(*growth.resident_bytes + 0.5);
+      if (growth.resident_bytes) row.resident_bytes = whole_bytes(*growth.resident_bytes);
     } else if (attribution.growth.known) {
       row.resident_bytes = 0;
     }

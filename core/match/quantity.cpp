@@ -8,6 +8,12 @@
 
 namespace whomap {
 
+std::uint64_t whole_bytes(double bytes) {
+  constexpr double limit = 18446744073709549568.0;  // the largest double below 2^64
+  if (!(bytes > 0)) return 0;
+  return bytes >= limit ? static_cast<std::uint64_t>(limit) : static_cast<std::uint64_t>(bytes + 0.5);
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   constexpr std::array<std::string_view, 7> units{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);

@@ -7,6 +7,9 @@
 
 namespace whomap {
 
+/// Rounded, and kept within what the type holds: files may say anything.
+std::uint64_t whole_bytes(double bytes);
+
 /// "0 B", "640 KiB", "6.2 MiB": binary units, three digits at most before the next unit.
 std::string bytes_text(std::uint64_t bytes);
 /// The same with its sign: "+6.2 MiB", "-12 KiB", "0 B".

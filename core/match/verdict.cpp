@@ -47,6 +47,7 @@ struct Group {
   std::string verdict;
   std::uint64_t growth = 0, calls = 0, mapped = 0, live_calls = 0;
   std::uint64_t rows = 0;
+  std::optional<std::uint64_t> resident = 0;
   GrowthByTime by_time{};
   std::map<std::int64_t, std::uint64_t> calls_by_number;
 };
@@ -69,6 +70,8 @@ std::vector<Group> group_rows(const Answer& answer) {
     group.mapped += row.mapped_bytes;
     group.live_calls += row.live_calls;
     ++group.rows;
+    if (group.resident && row.resident_bytes) *group.resident += *row.resident_bytes;
+    else group.resident.reset();
     group.calls_by_number[row.syscall] += row.count;
     for (std::size_t i = 0; i < group.by_time.size(); ++i) group.by_time[i] += row.growth_by_time[i];
   }
@@ -83,10 +86,13 @@ std::string share_of(std::uint64_t part, std::uint64_t whole) {
   return share_text(whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole));
 }
 
+/// "82 mmap calls"; "100 of 2,080 mmap calls" where the others' memory is gone again.
 std::string calls_text(const Group& group) {
   std::string text;
+  if (group.live_calls < group.calls) text = count_text(group.live_calls) + " of";
   for (const auto& [number, count] : group.calls_by_number)
-    text += fmt::format("{}{}", text.empty() ? "" : " and ", count_text(count, call_name(number) + " call"));
+    text += fmt::format("{}{}", text.empty() ? "" : text.ends_with(" of") ? " " : " and ",
+                        count_text(count, call_name(number) + " call"));
   if (group.rows > 1) text += fmt::format(" from {} stacks", group.rows);
   return text;
 }
@@ -107,7 +113,7 @@ std::string amount(const Answer& answer, const Group& group) {
 
 std::string rate_text(const Answer& answer, std::uint64_t bytes) {
   if (answer.seconds <= 0) return "at an unknown rate";
-  return fmt::format("{}/min", bytes_text(static_cast<std::uint64_t>(static_cast<double>(bytes) * 60 / answer.seconds)));
+  return fmt::format("{}/min", bytes_text(whole_bytes(static_cast<double>(bytes) * 60 / answer.seconds)));
 }
 
 std::string trend(const Answer& answer, const Group& group) {
@@ -118,6 +124,13 @@ std::string trend(const Answer& answer, const Group& group) {
   if (answer.seconds < sure_seconds)
     text += fmt::format(" {} cannot tell a leak from a cache that is still filling.", seconds_text(answer.seconds));
   return text;
+}
+
+/// Mapping is not using: a leak of untouched mappings costs addresses, not memory.
+std::string resident_text(const Group& group) {
+  if (!group.resident || *group.resident >= group.growth / 10) return {};
+  return fmt::format(" Only about {} of it is resident: so far it uses up addresses rather than memory.",
+                     bytes_text(*group.resident));
 }
 
 std::string hook_text(const StackAnswer& row) {
@@ -132,8 +145,8 @@ std::string hook_text(const StackAnswer& row) {
 }
 
 std::string leak_text(const Answer& answer, const Group& group) {
-  return fmt::format("{} maps memory that stays mapped: {}, by {}. {}{}", who(*group.first), amount(answer, group),
-                     calls_text(group), trend(answer, group), hook_text(*group.first));
+  return fmt::format("{} maps memory that stays mapped: {}, by {}. {}{}{}", who(*group.first), amount(answer, group),
+                     calls_text(group), trend(answer, group), resident_text(group), hook_text(*group.first));
 }
 
 std::string plateau_text(const Answer& answer, const Group& group) {

@@ -100,8 +100,9 @@ class TextReport {
     std::uint64_t rest = 0;
     for (std::size_t i = shown; i < answer_.stacks.size(); ++i) rest += answer_.stacks[i].growth_bytes;
     if (answer_.stacks.size() > shown)
-      out_ += wrap(fmt::format("{} with {} of growth not shown (--format json has all).",
-                               count_text(answer_.stacks.size() - shown, "more stack"), bytes_text(rest)),
+      out_ += wrap(fmt::format("{} {} not shown (--format json has all).",
+                               count_text(answer_.stacks.size() - shown, "more stack"),
+                               rest == 0 ? "without growth" : "with " + bytes_text(rest) + " of growth"),
                    width_, 0) + "\n";
   }
 
@@ -113,7 +114,7 @@ class TextReport {
     facts += fmt::format(": {}", count_text(row.count, call + " call"));
     if (row.failed != 0) facts += fmt::format(" ({} failed)", count_text(row.failed));
     if (row.growth_bytes != 0 && answer_.seconds > 0)
-      facts += fmt::format(", {}/min", bytes_text(static_cast<std::uint64_t>(row.bytes_per_minute)));
+      facts += fmt::format(", {}/min", bytes_text(whole_bytes(row.bytes_per_minute)));
     if (row.growth_bytes != 0 && row.resident_bytes)
       facts += fmt::format(", about {} resident", bytes_text(*row.resident_bytes));
     if (row.threads > 1) facts += fmt::format(", {}", count_text(row.threads, "thread"));

@@ -76,6 +76,8 @@ TEST_F(Match, ALeakInBalancedTraffic) {
   const Answer answer = match();
   EXPECT_EQ(answer.verdict_class, "leak");
   EXPECT_TRUE(says(answer, "get_buffer (app)")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, fmt::format("{} of 2,0", leaked))) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "uses up addresses rather than memory")) << answer.verdict_text;
   EXPECT_EQ(answer.stacks[0].growth_bytes, leaked * 16 * page);
   EXPECT_EQ(answer.stacks[0].resident_bytes, leaked * page);
   EXPECT_EQ(answer.stacks[1].verdict, "not-growing");

@@ -22,6 +22,13 @@ TEST(Quantity, Bytes) {
   EXPECT_EQ(signed_bytes_text(std::numeric_limits<std::int64_t>::min()), "-8 EiB");
 }
 
+TEST(Quantity, WholeBytesStayInRange) {
+  EXPECT_EQ(whole_bytes(-1), 0U);
+  EXPECT_EQ(whole_bytes(1.5), 2U);
+  EXPECT_EQ(whole_bytes(1e300), 18446744073709549568U);
+  EXPECT_EQ(whole_bytes(std::numeric_limits<double>::quiet_NaN()), 0U);
+}
+
 TEST(Quantity, CountsAndShares) {
   EXPECT_EQ(count_text(1234567), "1,234,567");
   EXPECT_EQ(count_text(999), "999");
