@@ -43,7 +43,8 @@ int terminal_width(int fd) {
   return 80;
 }
 
-Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path, const CommonOptions& common) {
+Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path,
+                          const CommonOptions& common) {
   const bool to_stdout = path == "-";
   std::string text;
   switch (shape) {

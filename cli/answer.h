@@ -19,6 +19,7 @@ Result<AnswerShape> answer_shape(const std::string& format, std::initializer_lis
 int terminal_width(int fd);
 
 /// Writes the answer to `path` ("-": standard output). Colour only on standard output.
-Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path, const CommonOptions& common);
+Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path,
+                          const CommonOptions& common);
 
 }  // namespace whomap::cli

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/command.h"
 #include "cli/answer.h"
+#include "cli/command.h"
 #include "core/base/files.h"
 #include "core/match/match.h"
 #include "core/trace/input_kind.h"
@@ -19,18 +19,21 @@ Result<Snapshot> load_regions(const std::string& path) {
   if (!text) return tl::make_unexpected(text.error());
   const InputKind kind = input_kind(std::string_view(*text).substr(0, 65536));
   if (kind != InputKind::maps && kind != InputKind::smaps)
-    return fail(ErrorCode::input_kind, fmt::format("{} does not hold regions, it looks like {}", path, describe(kind)),
+    return fail(ErrorCode::input_kind,
+                fmt::format("{} does not hold regions, it looks like {}", path, describe(kind)),
                 "give a saved copy of /proc/PID/maps or /proc/PID/smaps");
   return snapshot_from_text(*text);
 }
 
 ExitStatus run(const std::vector<std::string>& arguments) {
-  CommandLine line("match", "TRACE [REGIONS] [OPTIONS]", "which stacks explain the growth, from a trace file");
+  CommandLine line("match", "TRACE [REGIONS] [OPTIONS]",
+                   "which stacks explain the growth, from a trace file");
   line.positional("trace-file", "what whomap trace wrote");
-  line.positional("regions-file", "saved /proc/PID/maps or smaps, newer than the trace, in place of its last snapshot");
-  line.options().add_options()
-      ("format", po::value<std::string>()->value_name("FORM")->default_value("text"), "text or json")
-      ("output,o", po::value<std::string>()->value_name("FILE")->default_value("-"), "where the answer goes");
+  line.positional("regions-file",
+                  "saved /proc/PID/maps or smaps, newer than the trace, in place of its last snapshot");
+  line.options().add_options()("format", po::value<std::string>()->value_name("FORM")->default_value("text"),
+                               "text or json")(
+      "output,o", po::value<std::string>()->value_name("FILE")->default_value("-"), "where the answer goes");
   if (const auto stop = line.parse(arguments)) return *stop;
   if (!line.has("trace-file")) return report_usage("match", "no trace file was given");
   const auto shape = answer_shape(line.get<std::string>("format"), {AnswerShape::text, AnswerShape::json});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/command.h"
 #include "cli/answer.h"
+#include "cli/command.h"
 #include "core/match/match.h"
 
 namespace po = boost::program_options;
@@ -11,10 +11,9 @@ namespace {
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("report", "TRACE [OPTIONS]", "a trace in other shapes");
   line.positional("trace-file", "what whomap trace wrote");
-  line.options().add_options()
-      ("format", po::value<std::string>()->value_name("FORM")->default_value("text"),
-       "text, json, or folded (for flame graphs)")
-      ("output,o", po::value<std::string>()->value_name("FILE")->default_value("-"), "where it goes");
+  line.options().add_options()("format", po::value<std::string>()->value_name("FORM")->default_value("text"),
+                               "text, json, or folded (for flame graphs)")(
+      "output,o", po::value<std::string>()->value_name("FILE")->default_value("-"), "where it goes");
   if (const auto stop = line.parse(arguments)) return *stop;
   if (!line.has("trace-file")) return report_usage("report", "no trace file was given");
   const auto shape = answer_shape(line.get<std::string>("format"),

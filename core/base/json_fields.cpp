@@ -17,8 +17,10 @@ bool too_deep(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
@@ -38,8 +40,12 @@ Json parse(std::string_view text) {
 
 }  // namespace
 
-nlohmann::json parse_json(std::string_view text) { return parse<nlohmann::json>(text); }
-nlohmann::ordered_json parse_ordered_json(std::string_view text) { return parse<nlohmann::ordered_json>(text); }
+nlohmann::json parse_json(std::string_view text) {
+  return parse<nlohmann::json>(text);
+}
+nlohmann::ordered_json parse_ordered_json(std::string_view text) {
+  return parse<nlohmann::ordered_json>(text);
+}
 
 const nlohmann::json* json_member(const nlohmann::json& object, const char* name) {
   if (!object.is_object()) return nullptr;
@@ -86,7 +92,9 @@ std::optional<std::uint64_t> parse_hex(std::string_view text) {
   return value;
 }
 
-std::string hex_string(std::uint64_t value) { return fmt::format("{:#x}", value); }
+std::string hex_string(std::uint64_t value) {
+  return fmt::format("{:#x}", value);
+}
 
 std::string json_text(std::string_view text) {
   // printable() knows UTF-8; what it changes besides invalid bytes are control characters, which stay here.

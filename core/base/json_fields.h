@@ -33,7 +33,8 @@ std::optional<std::uint64_t> json_hex(const nlohmann::json& object, const char* 
 std::optional<std::uint64_t> parse_hex(std::string_view text);
 std::string hex_string(std::uint64_t value);
 
-/// `text` as JSON may hold it: bytes that are not UTF-8 become \xNN. Control characters stay, JSON escapes them.
+/// `text` as JSON may hold it: bytes that are not UTF-8 become \xNN. Control characters stay, JSON escapes
+/// them.
 std::string json_text(std::string_view text);
 /// One line; bytes that are not UTF-8, which should not be there, become U+FFFD.
 std::string dump_line(const nlohmann::ordered_json& value);

@@ -16,20 +16,23 @@ struct Owned {
   std::uint64_t since_ns = 0;
 };
 
-std::optional<std::int64_t> difference(std::optional<std::uint64_t> before, std::optional<std::uint64_t> after) {
+std::optional<std::int64_t> difference(std::optional<std::uint64_t> before,
+                                       std::optional<std::uint64_t> after) {
   if (!before || !after) return std::nullopt;
   return static_cast<std::int64_t>(*after - *before);
 }
 
 const Region* find_region(const Snapshot& snapshot, std::uint64_t address) {
-  const auto at = std::upper_bound(snapshot.regions.begin(), snapshot.regions.end(), address,
-                                   [](std::uint64_t wanted, const Region& each) { return wanted < each.vma.end; });
+  const auto at =
+      std::upper_bound(snapshot.regions.begin(), snapshot.regions.end(), address,
+                       [](std::uint64_t wanted, const Region& each) { return wanted < each.vma.end; });
   return at != snapshot.regions.end() && at->vma.start <= address ? &*at : nullptr;
 }
 
-/// Everything that has an owner, ascending and disjoint. The maps tell what no call says: how long an attached
-/// System V segment is, and how far a MAP_GROWSDOWN mapping has grown by being touched.
-std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after, std::uint64_t& unsized_segments) {
+/// Everything that has an owner, ascending and disjoint. The maps tell what no call says: how long an
+/// attached System V segment is, and how far a MAP_GROWSDOWN mapping has grown by being touched.
+std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after,
+                                std::uint64_t& unsized_segments) {
   std::vector<Owned> owned;
   owned.reserve(ledger.live().size());
   std::uint64_t previous_end = 0;
@@ -50,8 +53,9 @@ std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after, std
       continue;
     }
     // Not into what a later call owns.
-    const auto next = std::lower_bound(owned.begin(), owned.begin() + live_count, start,
-                                       [](const Owned& each, std::uint64_t at) { return each.range.end <= at; });
+    const auto next =
+        std::lower_bound(owned.begin(), owned.begin() + live_count, start,
+                         [](const Owned& each, std::uint64_t at) { return each.range.end <= at; });
     std::uint64_t end = region->vma.end;
     if (next != owned.begin() + live_count) end = std::min(end, std::max(start, next->range.start));
     if (end > start) owned.push_back({{start, end}, {segment.stack, segment.number}, segment.since_ns});
@@ -91,7 +95,8 @@ std::string why_unexplained(RegionKind kind) {
 std::size_t part_of_time(std::uint64_t since_ns, const Snapshot& before, const Snapshot& after) {
   constexpr std::size_t parts = std::tuple_size_v<GrowthByTime>;
   if (since_ns <= before.time_ns || after.time_ns <= before.time_ns) return 0;
-  const double at = static_cast<double>(since_ns - before.time_ns) / static_cast<double>(after.time_ns - before.time_ns);
+  const double at =
+      static_cast<double>(since_ns - before.time_ns) / static_cast<double>(after.time_ns - before.time_ns);
   return std::min(parts - 1, static_cast<std::size_t>(at * parts));
 }
 
@@ -99,15 +104,20 @@ std::size_t part_of_time(std::uint64_t since_ns, const Snapshot& before, const S
 class Sweep {
  public:
   Sweep(const Snapshot& before, const Snapshot& after, std::vector<Owned> owned, Attribution& result)
-      : before_(before), after_(after), owned_(std::move(owned)), new_(newly_mapped(before, after)), result_(result) {}
+      : before_(before),
+        after_(after),
+        owned_(std::move(owned)),
+        new_(newly_mapped(before, after)),
+        result_(result) {}
 
   void run() {
     result_.growth.mapped_bytes = total_size(new_);
     for (std::size_t i = 0; i < after_.regions.size(); ++i) region(i);
-    std::sort(result_.regions.begin(), result_.regions.end(), [](const RegionAnswer& left, const RegionAnswer& right) {
-      if (left.size_delta != right.size_delta) return left.size_delta > right.size_delta;
-      return left.rss_delta.value_or(0) > right.rss_delta.value_or(0);
-    });
+    std::sort(result_.regions.begin(), result_.regions.end(),
+              [](const RegionAnswer& left, const RegionAnswer& right) {
+                if (left.size_delta != right.size_delta) return left.size_delta > right.size_delta;
+                return left.rss_delta.value_or(0) > right.rss_delta.value_or(0);
+              });
     for (const auto& [reason, bytes] : unexplained_) result_.unexplained.push_back({reason, bytes});
     std::sort(result_.unexplained.begin(), result_.unexplained.end(),
               [](const Unexplained& left, const Unexplained& right) { return left.bytes > right.bytes; });
@@ -138,8 +148,10 @@ class Sweep {
         row.by_time[part_of_time(owned_[k].since_ns, before_, after_)] += bytes;
         if (last_counted_ != k + 1) ++row.live_calls;
         last_counted_ = k + 1;
-        if (!pieces.empty() && pieces.back().key == owned_[k].key) pieces.back().bytes += bytes;
-        else pieces.push_back({owned_[k].key, bytes});
+        if (!pieces.empty() && pieces.back().key == owned_[k].key)
+          pieces.back().bytes += bytes;
+        else
+          pieces.push_back({owned_[k].key, bytes});
       }
     }
     const std::optional<double> before_rss = resident_before(before_, range, before_at_);
@@ -151,8 +163,10 @@ class Sweep {
     const RegionKind kind = classify(after_, index).kind;
     if (new_bytes > explained) unexplained_[why_unexplained(kind)] += new_bytes - explained;
     const Vma& vma = region.vma;
-    if (!vma.readable && !vma.writable && !vma.executable) result_.inaccessible_bytes += new_bytes;
-    else if (holds_file_pages(region)) result_.file_bytes += new_bytes;
+    if (!vma.readable && !vma.writable && !vma.executable)
+      result_.inaccessible_bytes += new_bytes;
+    else if (holds_file_pages(region))
+      result_.file_bytes += new_bytes;
   }
 
   /// What became resident in the region is taken to lie in its new part, evenly.
@@ -170,8 +184,8 @@ class Sweep {
     }
   }
 
-  void add_region(std::size_t index, std::optional<double> before_rss, std::uint64_t new_bytes, std::uint64_t explained,
-                  const std::vector<Piece>& pieces) {
+  void add_region(std::size_t index, std::optional<double> before_rss, std::uint64_t new_bytes,
+                  std::uint64_t explained, const std::vector<Piece>& pieces) {
     const Region& region = after_.regions[index];
     RegionAnswer answer;
     if (region.rss && before_rss)

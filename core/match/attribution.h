@@ -38,8 +38,8 @@ struct Attribution {
   std::uint64_t unsized_segments = 0;    ///< attached System V segments that `after` does not show
 };
 
-/// growth.explained_bytes + growth.unexplained_bytes == growth.mapped_bytes, and the rows' growth_bytes add up
-/// to explained_bytes, whatever the ledger holds.
+/// growth.explained_bytes + growth.unexplained_bytes == growth.mapped_bytes, and the rows' growth_bytes add
+/// up to explained_bytes, whatever the ledger holds.
 Attribution attribute(const Snapshot& before, const Snapshot& after, const Ledger& ledger);
 
 /// What of the ledger is live, where there are no two snapshots to lay it over.

@@ -13,52 +13,92 @@ namespace {
 using Names = std::initializer_list<std::string_view>;
 
 bool starts_with_any(std::string_view text, Names starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
+  return std::any_of(starts.begin(), starts.end(),
+                     [&](std::string_view start) { return text.starts_with(start); });
 }
 
-bool is_any(std::string_view text, Names names) { return std::find(names.begin(), names.end(), text) != names.end(); }
+bool is_any(std::string_view text, Names names) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
 
 /// The name without parameters and without the prefixes of aliases: "__libc_malloc" -> "malloc".
 std::string_view plain_name(const Frame& frame) {
   if (!frame.function) return {};
   std::string_view name = *frame.function;
-  if (name.starts_with("__libc_")) name.remove_prefix(7);
-  else if (name.starts_with("__GI___")) name.remove_prefix(7);
-  else if (name.starts_with("__GI_")) name.remove_prefix(5);
-  else if (name.starts_with("__")) name.remove_prefix(2);
+  if (name.starts_with("__libc_"))
+    name.remove_prefix(7);
+  else if (name.starts_with("__GI___"))
+    name.remove_prefix(7);
+  else if (name.starts_with("__GI_"))
+    name.remove_prefix(5);
+  else if (name.starts_with("__"))
+    name.remove_prefix(2);
   // Symbol versions ("malloc@@GLIBC_2.2.5") and clones ("_int_malloc.isra.0").
   if (!name.starts_with("operator")) name = name.substr(0, name.find_first_of("@.("));
   return name;
 }
 
 bool is_libc(std::string_view module) {
-  return starts_with_any(module, {"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "libc.musl-", "[vdso]"});
+  return starts_with_any(module,
+                         {"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "libc.musl-", "[vdso]"});
 }
 
-bool is_loader(std::string_view module) { return starts_with_any(module, {"ld-linux", "ld-musl", "ld-2.", "ld.so", "ld64.so"}); }
+bool is_loader(std::string_view module) {
+  return starts_with_any(module, {"ld-linux", "ld-musl", "ld-2.", "ld.so", "ld64.so"});
+}
 
 /// Libraries that put themselves before the memory calls of libc. UCX: libucm patches the entries of mmap and
 /// its relatives, libucs subscribes to what it sees. The others are preloaded or linked in front of libc.
 bool is_hook(std::string_view module) {
-  return starts_with_any(module, {"libucm.so", "libucm_", "libucs.so", "libasan.so", "libtsan.so", "libheaptrack_preload",
-                                  "libheaptrack_inject", "_memray", "libsyscall_intercept", "libhugetlbfs"});
+  return starts_with_any(
+      module, {"libucm.so", "libucm_", "libucs.so", "libasan.so", "libtsan.so", "libheaptrack_preload",
+               "libheaptrack_inject", "_memray", "libsyscall_intercept", "libhugetlbfs"});
 }
 
 bool is_allocator_module(std::string_view module) {
-  return starts_with_any(module, {"libjemalloc", "libtcmalloc", "libmimalloc", "libtbbmalloc", "libhoard", "libsnmalloc"});
+  return starts_with_any(
+      module, {"libjemalloc", "libtcmalloc", "libmimalloc", "libtbbmalloc", "libhoard", "libsnmalloc"});
 }
 
 /// Names of malloc's own functions: glibc's malloc/malloc.c and malloc/arena.c, the C++ operators, and the
 /// public and internal names of the allocators that are linked into programs.
 bool is_allocator_function(std::string_view name) {
-  if (is_any(name, {"malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc", "posix_memalign", "valloc",
-                    "pvalloc", "_int_malloc", "_int_realloc", "_int_memalign", "_mid_memalign", "sysmalloc",
-                    "sysmalloc_mmap", "sysmalloc_mmap_fallback", "malloc_consolidate", "new_heap", "alloc_new_heap",
-                    "grow_heap", "arena_get2", "arena_get_retry", "tcache_init", "mremap_chunk", "default_morecore",
-                    "glibc_morecore", "morecore", "cfree", "free", "_int_free", "systrim", "heap_trim", "malloc_trim"}))
+  if (is_any(name, {"malloc",
+                    "calloc",
+                    "realloc",
+                    "reallocarray",
+                    "memalign",
+                    "aligned_alloc",
+                    "posix_memalign",
+                    "valloc",
+                    "pvalloc",
+                    "_int_malloc",
+                    "_int_realloc",
+                    "_int_memalign",
+                    "_mid_memalign",
+                    "sysmalloc",
+                    "sysmalloc_mmap",
+                    "sysmalloc_mmap_fallback",
+                    "malloc_consolidate",
+                    "new_heap",
+                    "alloc_new_heap",
+                    "grow_heap",
+                    "arena_get2",
+                    "arena_get_retry",
+                    "tcache_init",
+                    "mremap_chunk",
+                    "default_morecore",
+                    "glibc_morecore",
+                    "morecore",
+                    "cfree",
+                    "free",
+                    "_int_free",
+                    "systrim",
+                    "heap_trim",
+                    "malloc_trim"}))
     return true;
-  return starts_with_any(name, {"operator new", "operator delete", "je_", "_rjem_", "mi_", "_mi_", "tc_malloc", "tc_new",
-                                "tc_calloc", "tc_realloc", "tcmalloc::"});
+  return starts_with_any(name, {"operator new", "operator delete", "je_", "_rjem_", "mi_", "_mi_",
+                                "tc_malloc", "tc_new", "tc_calloc", "tc_realloc", "tcmalloc::"});
 }
 
 /// munmap, __munmap, ucm_munmap, ucm_override_munmap, my_hooked_munmap: the name ends in munmap as a word.
@@ -71,11 +111,12 @@ bool is_unmap_function(std::string_view name) {
 /// A function whose whole work is to enter the kernel, as hook libraries have them beside their own code.
 bool is_call_wrapper(std::string_view name) {
   return name == "syscall" || name.ends_with("_syscall") || name.find("orig_") != std::string_view::npos ||
-         name.ends_with("mmap") || name.ends_with("mmap64") || name.ends_with("mremap") || name.ends_with("brk");
+         name.ends_with("mmap") || name.ends_with("mmap64") || name.ends_with("mremap") ||
+         name.ends_with("brk");
 }
 
-/// Within a hook's unmapping function, inner to it: the code that maps. The innermost frame with a name that is
-/// more than a wrapper; its library's, where the innermost frames have no names.
+/// Within a hook's unmapping function, inner to it: the code that maps. The innermost frame with a name that
+/// is more than a wrapper; its library's, where the innermost frames have no names.
 std::optional<std::size_t> culprit_below_unmap(const Stack& stack, std::size_t unmap) {
   std::optional<std::size_t> nameless;
   for (std::size_t i = 0; i < unmap; ++i) {
@@ -111,7 +152,8 @@ std::string frame_name(const Frame& frame) {
 std::string frame_place(const Frame& frame) {
   const std::string name = frame_name(frame);
   if (frame.file && frame.line)
-    return fmt::format("{} ({}:{})", name, std::string_view(*frame.file).substr(frame.file->rfind('/') + 1), *frame.line);
+    return fmt::format("{} ({}:{})", name, std::string_view(*frame.file).substr(frame.file->rfind('/') + 1),
+                       *frame.line);
   if (frame.function && !frame.module.empty()) return fmt::format("{} ({})", name, module_name(frame));
   return name;
 }
@@ -148,7 +190,8 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
       case FrameRole::loader:
       case FrameRole::libc:
         if (name.starts_with("pthread_create") || name == "allocate_stack") culprit.creates_thread = true;
-        if (name.starts_with("dlopen") || name.starts_with("_dl_") || name.starts_with("dl_")) culprit.loads_library = true;
+        if (name.starts_with("dlopen") || name.starts_with("_dl_") || name.starts_with("dl_"))
+          culprit.loads_library = true;
         break;
     }
   }

@@ -28,15 +28,15 @@ std::string frame_name(const Frame& frame);
 std::string frame_place(const Frame& frame);
 
 struct Culprit {
-  std::size_t frame = 0;          ///< index in the stack
-  /// The map was made inside an unmapping function: index of that frame. Then the hook library is the culprit,
-  /// not whoever called munmap.
+  std::size_t frame = 0;  ///< index in the stack
+  /// The map was made inside an unmapping function: index of that frame. Then the hook library is the
+  /// culprit, not whoever called munmap.
   std::optional<std::size_t> unmap_frame;
   /// Innermost hook frame that the call went through on its way from the culprit.
   std::optional<std::size_t> hook_frame;
   std::optional<std::size_t> allocator_frame;  ///< outermost allocator frame inside the culprit
-  bool creates_thread = false;    ///< through pthread_create
-  bool loads_library = false;     ///< through dlopen
+  bool creates_thread = false;                 ///< through pthread_create
+  bool loads_library = false;                  ///< through dlopen
 };
 
 /// nullopt for a stack without frames, and when no frame is the program's own (a cut stack).

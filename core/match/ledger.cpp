@@ -27,7 +27,9 @@ constexpr std::uint64_t late_unmap_ns = 100'000'000;
 /// Enough for every thread of a large process to have one call on its way.
 constexpr std::size_t displaced_limit = 4096;
 
-bool only_return_seen(const CallEvent& call) { return call.enter_ns == call.exit_ns; }
+bool only_return_seen(const CallEvent& call) {
+  return call.enter_ns == call.exit_ns;
+}
 
 LiveInterval with_range(LiveInterval interval, AddressRange range) {
   interval.range = range;
@@ -42,7 +44,8 @@ std::uint64_t Ledger::page_up(std::uint64_t length) const {
 }
 
 bool Ledger::plausible(std::uint64_t address, std::uint64_t length) const {
-  return address % page_size_ == 0 && length != 0 && length <= std::numeric_limits<std::uint64_t>::max() - address;
+  return address % page_size_ == 0 && length != 0 &&
+         length <= std::numeric_limits<std::uint64_t>::max() - address;
 }
 
 void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
@@ -55,8 +58,10 @@ void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
     case nr_shmat: return apply_shmat(call, stack);
     case nr_shmdt:
       // Returns 0; anything else was the result of another call.
-      if (call.result != 0) ++counts_.implausible;
-      else attached_.erase(call.arguments[0]);
+      if (call.result != 0)
+        ++counts_.implausible;
+      else
+        attached_.erase(call.arguments[0]);
       return;
     default: return;  // mprotect and madvise change no owner
   }
@@ -102,7 +107,8 @@ void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
   // MAP_FIXED_NOREPLACE fails with EEXIST where something is mapped (man 2 mmap), whatever MAP_FIXED says.
   const bool replaces = (flags & map_fixed) != 0 && (flags & map_fixed_noreplace) == 0;
   if (replaces) cut(range, call);
-  add({range, stack, call.number, call.exit_ns, call.tid, call.site, (flags & map_grows_down) != 0}, !replaces);
+  add({range, stack, call.number, call.exit_ns, call.tid, call.site, (flags & map_grows_down) != 0},
+      !replaces);
 }
 
 void Ledger::apply_munmap(const CallEvent& call) {
@@ -126,7 +132,8 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
     ++counts_.implausible;
     return;
   }
-  const LiveInterval made{{to, to + new_length}, stack, call.number, call.exit_ns, call.tid, call.site, false};
+  const LiveInterval made{
+      {to, to + new_length}, stack, call.number, call.exit_ns, call.tid, call.site, false};
   const bool fixed = (flags & remap_fixed) != 0;
   if (to == from) {
     if (new_length < old_length) cut({from + new_length, from + old_length}, call);
@@ -141,7 +148,8 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
     return;
   }
   Pieces moved = cut({from, from + old_length}, call);
-  for (LiveInterval& piece : take_displaced({from, from + old_length}, call)) moved.push_back(std::move(piece));
+  for (LiveInterval& piece : take_displaced({from, from + old_length}, call))
+    moved.push_back(std::move(piece));
   // What moves keeps its owner; the rest (grown, or mapped before the trace) is the caller's of mremap.
   add(made, !fixed);
   for (LiveInterval& piece : moved) {
@@ -160,7 +168,8 @@ bool Ledger::owns_mapping_between(std::uint64_t start, std::uint64_t end) const 
   return false;
 }
 
-/// The raw call returns the new break, or the old one when it fails (man 2 brk, "C library/kernel differences").
+/// The raw call returns the new break, or the old one when it fails (man 2 brk, "C library/kernel
+/// differences").
 void Ledger::apply_brk(const CallEvent& call, std::uint32_t stack) {
   const std::uint64_t asked = call.arguments[0];
   const std::uint64_t now = call.result;
@@ -195,7 +204,8 @@ void Ledger::apply_shmat(const CallEvent& call, std::uint32_t stack) {
     ++counts_.implausible;
     return;
   }
-  attached_[call.result] = {{call.result, call.result}, stack, call.number, call.exit_ns, call.tid, call.site, false};
+  attached_[call.result] = {
+      {call.result, call.result}, stack, call.number, call.exit_ns, call.tid, call.site, false};
 }
 
 Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
@@ -248,9 +258,10 @@ Ledger::Pieces Ledger::take_displaced(AddressRange range, const CallEvent& call)
   Pieces pieces;
   std::erase_if(displaced_, [&](const Displaced& each) {
     const AddressRange part = common(each.interval.range, range);
-    const bool overlapped = only_return_seen(call) ? call.exit_ns - each.at_ns <= late_unmap_ns
-                                                   : call.enter_ns < each.at_ns;
-    if (part.size() == 0 || !overlapped || each.by == call.tid || each.interval.since_ns > call.enter_ns) return false;
+    const bool overlapped =
+        only_return_seen(call) ? call.exit_ns - each.at_ns <= late_unmap_ns : call.enter_ns < each.at_ns;
+    if (part.size() == 0 || !overlapped || each.by == call.tid || each.interval.since_ns > call.enter_ns)
+      return false;
     pieces.push_back(with_range(each.interval, part));
     return true;
   });

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which captured call owns which mapped address now: a map of disjoint live intervals.
 //
-// The order of calls. A call takes effect in the kernel somewhere between its entry and its exit, and calls of
-// several threads overlap, so the order of the exits is not the order of the effects. Calls are applied by exit
-// (see event_order.h), and two rules repair what that gets wrong:
-//  1. *The kernel only hands out free addresses.* An mmap without MAP_FIXED whose range is owned proves that the
+// The order of calls. A call takes effect in the kernel somewhere between its entry and its exit, and calls
+// of several threads overlap, so the order of the exits is not the order of the effects. Calls are applied by
+// exit (see event_order.h), and two rules repair what that gets wrong:
+//  1. *The kernel only hands out free addresses.* An mmap without MAP_FIXED whose range is owned proves that
+//  the
 //     owner was unmapped before, by a call not yet seen or lost: the new owner takes the range.
-//  2. *Nobody can unmap what nobody has been given yet.* A call that unmaps cuts only what was mapped by a call
+//  2. *Nobody can unmap what nobody has been given yet.* A call that unmaps cuts only what was mapped by a
+//  call
 //     that had returned before the unmapping call was entered; what is younger stays.
-// With the entry times known, and programs that only unmap what they were given, the result is exact (a property
-// test says so). Where only returns were seen (enter_ns == exit_ns), rule 2 cannot be applied, and a munmap that
-// arrives shortly after a conflict under rule 1, from another thread than the new owner's, is taken for the
-// missing one: it spares the new owner once. Every such decision is counted.
+// With the entry times known, and programs that only unmap what they were given, the result is exact (a
+// property test says so). Where only returns were seen (enter_ns == exit_ns), rule 2 cannot be applied, and a
+// munmap that arrives shortly after a conflict under rule 1, from another thread than the new owner's, is
+// taken for the missing one: it spares the new owner once. Every such decision is counted.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +29,11 @@ namespace whomap {
 struct LiveInterval {
   AddressRange range;
   std::uint32_t stack = 0;
-  std::int64_t number = 0;      ///< the call that made it
-  std::uint64_t since_ns = 0;   ///< exit of the call that put it at this address
+  std::int64_t number = 0;     ///< the call that made it
+  std::uint64_t since_ns = 0;  ///< exit of the call that put it at this address
   pid_t tid = 0;
   std::uint32_t site = 0;
-  bool grows_down = false;      ///< MAP_GROWSDOWN: may have become longer at its start without a call
+  bool grows_down = false;  ///< MAP_GROWSDOWN: may have become longer at its start without a call
 };
 
 /// What the ledger had to decide, for the report's notes.
@@ -52,8 +54,8 @@ class Ledger {
   /// Applies one call. Calls must come by exit_ns. Failed calls change nothing.
   void apply(const CallEvent& call, std::uint32_t stack);
 
-  /// Applies a call that makes a mapping, where its range has no owner; changes nothing else. For calls around the
-  /// time at which the regions were read.
+  /// Applies a call that makes a mapping, where its range has no owner; changes nothing else. For calls
+  /// around the time at which the regions were read.
   void apply_if_free(const CallEvent& call, std::uint32_t stack);
 
   /// The end of [heap], where it is known before the first brk call.
@@ -92,7 +94,8 @@ class Ledger {
   [[nodiscard]] std::uint64_t page_up(std::uint64_t length) const;
   /// Any live interval in `range`.
   [[nodiscard]] bool owned(AddressRange range) const;
-  /// What the call maps that was not mapped before; empty for calls that map nothing or cannot have returned that.
+  /// What the call maps that was not mapped before; empty for calls that map nothing or cannot have returned
+  /// that.
   [[nodiscard]] AddressRange mapped_by(const CallEvent& call) const;
   [[nodiscard]] bool owns_mapping_between(std::uint64_t start, std::uint64_t end) const;
   [[nodiscard]] bool plausible(std::uint64_t address, std::uint64_t length) const;
@@ -102,7 +105,7 @@ class Ledger {
   std::map<std::uint64_t, LiveInterval> live_;
   std::map<std::uint64_t, LiveInterval> attached_;
   std::deque<Displaced> displaced_;
-  std::uint64_t break_ = 0;        ///< the last program break seen, 0 before the first
+  std::uint64_t break_ = 0;  ///< the last program break seen, 0 before the first
   std::uint64_t break_exit_ns_ = 0;
   pid_t break_tid_ = 0;
   LedgerCounts counts_;

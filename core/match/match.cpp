@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two passes over the file: the first keeps stacks and the outermost snapshots, the second runs the events
-// through the ledger up to the last snapshot. Memory grows with stacks, threads and live intervals, not events.
+// through the ledger up to the last snapshot. Memory grows with stacks, threads and live intervals, not
+// events.
 #include "core/match/match.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "core/match/quantity.h"
 #include "core/match/verdict.h"
 #include "core/process/syscalls.h"
+#include "core/regions/range_set.h"
 
 namespace whomap {
 namespace {
@@ -27,7 +29,8 @@ constexpr std::int64_t nr_mmap = 9, nr_munmap = 11, nr_brk = 12, nr_mremap = 25;
 
 struct RowKeyHash {
   std::size_t operator()(const RowKey& key) const {
-    return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.stack) << 16 ^ static_cast<std::uint64_t>(key.number));
+    return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.stack) << 16 ^
+                                      static_cast<std::uint64_t>(key.number));
   }
 };
 
@@ -40,8 +43,19 @@ struct RowCounts {
   std::unordered_set<pid_t> threads;
 };
 
+/// Programs are loaded at random addresses: two processes have in common what the kernel maps for all, or
+/// they are one.
+bool another_process(const Snapshot& before, const Snapshot& after) {
+  std::vector<AddressRange> own;
+  for (const Region& region : before.regions)
+    if (region.vma.name != "[vsyscall]") own.push_back(region.vma.range());
+  const RangeSet addresses = make_range_set(std::move(own));
+  return !addresses.empty() && intersect(addresses, mapped_addresses(after)).empty();
+}
+
 void add_saturating(std::uint64_t& sum, std::uint64_t more) {
-  sum = more > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max() : sum + more;
+  sum = more > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max()
+                                                               : sum + more;
 }
 
 class Matcher {
@@ -64,8 +78,10 @@ class Matcher {
       stacks_.insert_or_assign(id, std::move(stack));
     };
     visitor.snapshot = [&](Snapshot snapshot) {
-      if (!before_) before_ = std::move(snapshot);
-      else after_ = std::move(snapshot);
+      if (!before_)
+        before_ = std::move(snapshot);
+      else
+        after_ = std::move(snapshot);
     };
     visitor.lost = [&](const LostRecord& lost) {
       lost_records_ = lost_records_.value_or(0) + lost.count;
@@ -80,6 +96,11 @@ class Matcher {
     if (options_.after) {
       if (!before_ && after_) before_ = std::move(after_);
       after_ = options_.after;
+      if (before_ && another_process(*before_, *after_))
+        return fail(ErrorCode::input_kind,
+                    fmt::format("{} has none of the mappings of pid {}", options_.after_name,
+                                answer_.header.target.pid),
+                    "give the regions of the traced process, saved before it ended");
       after_->time_ns = std::numeric_limits<std::uint64_t>::max();  // when they were taken is not known
     }
     return {};
@@ -98,9 +119,10 @@ class Matcher {
     EventOrder order([&](const TraceEvent& event) {
       if (event.call.exit_ns <= until) return ledger_.apply(event.call, event.stack);
       ++after_last_snapshot_;
-      // The snapshot may show it all the same: reading took time, and a thread that waits for the tracer has its
-      // mapping before its return is timed.
-      if (event.call.exit_ns - until <= read_for + late_return_ns) ledger_.apply_if_free(event.call, event.stack);
+      // The snapshot may show it all the same: reading took time, and a thread that waits for the tracer has
+      // its mapping before its return is timed.
+      if (event.call.exit_ns - until <= read_for + late_return_ns)
+        ledger_.apply_if_free(event.call, event.stack);
     });
     TraceVisitor visitor;
     // Decoded a second time only so that this pass judges every line.
@@ -164,26 +186,32 @@ class Matcher {
     answer_.unexplained = std::move(attribution.unexplained);
     answer_.seconds = seconds();
     if (!answer_.threads && before_) answer_.threads = before_->threads;
-    if (answer_.complete) answer_.lost = std::max(answer_.totals.lost, lost_records_.value_or(0));
-    else answer_.lost = lost_records_;
+    if (answer_.complete)
+      answer_.lost = std::max(answer_.totals.lost, lost_records_.value_or(0));
+    else
+      answer_.lost = lost_records_;
     for (const auto& [key, counts] : rows_) answer_.stacks.push_back(row(key, counts, attribution));
-    std::sort(answer_.stacks.begin(), answer_.stacks.end(), [](const StackAnswer& left, const StackAnswer& right) {
-      if (left.growth_bytes != right.growth_bytes) return left.growth_bytes > right.growth_bytes;
-      if (left.live_bytes != right.live_bytes) return left.live_bytes > right.live_bytes;
-      if (left.mapped_bytes != right.mapped_bytes) return left.mapped_bytes > right.mapped_bytes;
-      return std::pair(left.stack.id, left.syscall) < std::pair(right.stack.id, right.syscall);
-    });
+    std::sort(answer_.stacks.begin(), answer_.stacks.end(),
+              [](const StackAnswer& left, const StackAnswer& right) {
+                if (left.growth_bytes != right.growth_bytes) return left.growth_bytes > right.growth_bytes;
+                if (left.live_bytes != right.live_bytes) return left.live_bytes > right.live_bytes;
+                if (left.mapped_bytes != right.mapped_bytes) return left.mapped_bytes > right.mapped_bytes;
+                return std::pair(left.stack.id, left.syscall) < std::pair(right.stack.id, right.syscall);
+              });
     judge(answer_, attribution);
     add_notes(attribution);
     return std::move(answer_);
   }
 
   [[nodiscard]] double seconds() const {
-    std::uint64_t from = before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, first_event_ns_);
+    std::uint64_t from =
+        before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, first_event_ns_);
     if (from == 0) from = first_event_ns_;
     std::uint64_t to = last_event_ns_;
-    if (before_ && after_ && !options_.after) to = after_->time_ns;
-    else if (answer_.complete) to = std::max(to, answer_.totals.end_ns);
+    if (before_ && after_ && !options_.after)
+      to = after_->time_ns;
+    else if (answer_.complete)
+      to = std::max(to, answer_.totals.end_ns);
     return to > from ? static_cast<double>(to - from) / 1e9 : 0;
   }
 
@@ -215,37 +243,45 @@ class Matcher {
       row.resident_bytes = 0;
     }
     if (attribution.growth.mapped_bytes != 0)
-      row.share = static_cast<double>(row.growth_bytes) / static_cast<double>(attribution.growth.mapped_bytes);
-    if (answer_.seconds > 0) row.bytes_per_minute = static_cast<double>(row.growth_bytes) * 60 / answer_.seconds;
+      row.share =
+          static_cast<double>(row.growth_bytes) / static_cast<double>(attribution.growth.mapped_bytes);
+    if (answer_.seconds > 0)
+      row.bytes_per_minute = static_cast<double>(row.growth_bytes) * 60 / answer_.seconds;
     return row;
   }
 
   void add_notes(const Attribution& attribution) {
     std::vector<std::string>& notes = answer_.notes;
     notes.insert(notes.end(), lost_reasons_.begin(), lost_reasons_.end());
-    if (answer_.read.cut) notes.emplace_back("the trace is cut: it has no end record, what came later is missing");
+    if (answer_.read.cut)
+      notes.emplace_back("the trace is cut: it has no end record, what came later is missing");
     if (answer_.read.damaged_lines != 0) {
       std::string where;
       for (const std::uint64_t line : answer_.read.damaged_line_numbers)
         where += fmt::format("{}{}", where.empty() ? "" : ", ", line);
-      notes.push_back(fmt::format("{} left out (line {}{})", count_text(answer_.read.damaged_lines, "damaged record"), where,
-                                  answer_.read.damaged_lines > answer_.read.damaged_line_numbers.size() ? ", ..." : ""));
+      notes.push_back(fmt::format(
+          "{} left out (line {}{})", count_text(answer_.read.damaged_lines, "damaged record"), where,
+          answer_.read.damaged_lines > answer_.read.damaged_line_numbers.size() ? ", ..." : ""));
     }
     if (unknown_records_ != 0)
-      notes.push_back(fmt::format("{} of types that this whomap does not know", count_text(unknown_records_, "record")));
+      notes.push_back(
+          fmt::format("{} of types that this whomap does not know", count_text(unknown_records_, "record")));
     add_plan_notes();
     const LedgerCounts& counts = ledger_.counts();
     if (counts.conflicts != 0)
       notes.push_back(fmt::format("{} got addresses whose unmapping came later or was not captured",
                                   count_text(counts.conflicts, "call")));
     if (counts.implausible != 0)
-      notes.push_back(fmt::format("{} left out: the result cannot be that call's", count_text(counts.implausible, "call")));
+      notes.push_back(fmt::format("{} left out: the result cannot be that call's",
+                                  count_text(counts.implausible, "call")));
     if (counts.unknown_break != 0)
-      notes.push_back(fmt::format("{} before the program break was known", count_text(counts.unknown_break, "brk call")));
+      notes.push_back(
+          fmt::format("{} before the program break was known", count_text(counts.unknown_break, "brk call")));
     if (late_ != 0) notes.push_back(fmt::format("{} far out of order", count_text(late_, "event")));
     if (attribution.unsized_segments != 0)
-      notes.push_back(fmt::format("{} not found in the regions: their size is unknown",
-                                  count_text(attribution.unsized_segments, "attached shared memory segment")));
+      notes.push_back(
+          fmt::format("{} not found in the regions: their size is unknown",
+                      count_text(attribution.unsized_segments, "attached shared memory segment")));
     for (const auto* snapshot : {&before_, &after_})
       if (*snapshot && !(*snapshot)->without_smaps.empty()) {
         notes.push_back("resident sizes of regions are unknown: " + (*snapshot)->without_smaps);
@@ -253,10 +289,13 @@ class Matcher {
       }
     for (const auto* snapshot : {&before_, &after_})
       if (*snapshot && !(*snapshot)->unparsed.empty())
-        notes.push_back(fmt::format("{} of the regions could not be read", count_text((*snapshot)->unparsed.size(), "line")));
+        notes.push_back(fmt::format("{} of the regions could not be read",
+                                    count_text((*snapshot)->unparsed.size(), "line")));
     if (options_.after)
-      notes.push_back(fmt::format("the regions afterwards are those of {}; that they are this process's, and when they were "
-                                  "taken, cannot be checked", options_.after_name));
+      notes.push_back(fmt::format(
+          "the regions afterwards are those of {}; that they are this process's, and when they were "
+          "taken, cannot be checked",
+          options_.after_name));
     if (after_last_snapshot_ != 0)
       notes.push_back(fmt::format("{} after the last snapshot", count_text(after_last_snapshot_, "event")));
   }
@@ -267,12 +306,14 @@ class Matcher {
     const auto left_out = std::count_if(plan.sites.begin(), plan.sites.end(),
                                         [](const Site& site) { return site.watch == WatchKind::none; });
     if (left_out != 0)
-      answer_.notes.push_back(fmt::format("{} of {} was not watched", count_text(static_cast<std::uint64_t>(left_out)),
+      answer_.notes.push_back(fmt::format("{} of {} was not watched",
+                                          count_text(static_cast<std::uint64_t>(left_out)),
                                           count_text(plan.sites.size(), "site")));
     const bool unmaps = std::find(plan.watched.begin(), plan.watched.end(), nr_munmap) != plan.watched.end();
     if (!plan.watched.empty() && !unmaps)
-      answer_.notes.emplace_back("munmap was not watched: memory that was unmapped and mapped again may be given to the "
-                                 "wrong stack");
+      answer_.notes.emplace_back(
+          "munmap was not watched: memory that was unmapped and mapped again may be given to the "
+          "wrong stack");
   }
 
   const std::string& path_;
@@ -290,7 +331,9 @@ class Matcher {
 
 }  // namespace
 
-Result<Answer> match_trace(const std::string& path) { return match_trace(path, {}); }
+Result<Answer> match_trace(const std::string& path) {
+  return match_trace(path, {});
+}
 
 Result<Answer> match_trace(const std::string& path, const MatchOptions& options) {
   return Matcher(path, options).run();
@@ -298,7 +341,8 @@ Result<Answer> match_trace(const std::string& path, const MatchOptions& options)
 
 ExitStatus answer_status(const Answer& answer) {
   const std::string& verdict = answer.verdict_class;
-  if (verdict.empty() || verdict == "not-growing" || verdict == "no-site" || verdict == "churn") return ExitStatus::negative;
+  if (verdict.empty() || verdict == "not-growing" || verdict == "no-site" || verdict == "churn")
+    return ExitStatus::negative;
   return ExitStatus::done;
 }
 

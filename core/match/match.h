@@ -23,11 +23,12 @@ struct StackAnswer {
   Stack stack;
   std::int64_t syscall = 0;
   std::uint32_t site = 0;
-  std::uint64_t live_bytes = 0;      ///< mapped by this stack and still mapped at the end
-  std::optional<std::uint64_t> resident_bytes;  ///< of growth_bytes, spread over regions by smaps; nullopt when unknown
-  std::uint64_t growth_bytes = 0;    ///< live bytes that lie in newly mapped addresses
-  double share = 0;                  ///< growth_bytes / growth.mapped_bytes
-  std::uint64_t count = 0;           ///< successful calls
+  std::uint64_t live_bytes = 0;  ///< mapped by this stack and still mapped at the end
+  std::optional<std::uint64_t>
+      resident_bytes;              ///< of growth_bytes, spread over regions by smaps; nullopt when unknown
+  std::uint64_t growth_bytes = 0;  ///< live bytes that lie in newly mapped addresses
+  double share = 0;                ///< growth_bytes / growth.mapped_bytes
+  std::uint64_t count = 0;         ///< successful calls
   std::uint64_t failed = 0;
   std::uint64_t mapped_bytes = 0;    ///< by all its calls, whatever became of them
   std::uint64_t unmapped_bytes = 0;  ///< by its munmap calls
@@ -37,22 +38,22 @@ struct StackAnswer {
   std::uint64_t threads = 0;
   GrowthByTime growth_by_time{};
   std::optional<Culprit> culprit;
-  std::string verdict;               ///< class of this stack
+  std::string verdict;  ///< class of this stack
 };
 
 struct RegionAnswer {
   AddressRange range;
   std::string name;
-  std::string kind;                  ///< class of the region
-  std::string evidence;              ///< how one can tell its class
-  std::int64_t size_delta = 0;       ///< newly mapped addresses in it
+  std::string kind;             ///< class of the region
+  std::string evidence;         ///< how one can tell its class
+  std::int64_t size_delta = 0;  ///< newly mapped addresses in it
   std::optional<std::int64_t> rss_delta;
   std::uint64_t explained_bytes = 0;
   std::vector<std::uint32_t> stacks;
 };
 
-struct Growth {   ///< differences after - before; bytes
-  bool known = true;                 ///< false: there were no two snapshots, the numbers mean nothing
+struct Growth {       ///< differences after - before; bytes
+  bool known = true;  ///< false: there were no two snapshots, the numbers mean nothing
   std::optional<std::int64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
   std::uint64_t mapped_bytes = 0;    ///< newly mapped addresses that still exist
   std::uint64_t unmapped_bytes = 0;  ///< mapped before, and not any more
@@ -70,17 +71,17 @@ struct Answer {
   TraceHeader header;
   TraceEnd totals;
   TraceReadSummary read;
-  bool complete = false;             ///< the trace has its end record; else totals are unknown
-  std::uint64_t events = 0;          ///< read from the trace
+  bool complete = false;     ///< the trace has its end record; else totals are unknown
+  std::uint64_t events = 0;  ///< read from the trace
   std::uint64_t failed_calls = 0;
-  std::optional<std::uint64_t> lost; ///< nullopt: a cut trace that says nothing of it
+  std::optional<std::uint64_t> lost;  ///< nullopt: a cut trace that says nothing of it
   std::optional<std::uint64_t> threads, threads_before;
-  double seconds = 0;                ///< between the snapshots; of the whole trace where there are no two
+  double seconds = 0;  ///< between the snapshots; of the whole trace where there are no two
   Growth growth;
-  std::string verdict_class;         ///< empty: undecided
+  std::string verdict_class;  ///< empty: undecided
   std::string verdict_text;
-  std::vector<StackAnswer> stacks;   ///< by growth_bytes, descending
-  std::vector<RegionAnswer> regions; ///< grown ones, by size_delta, descending
+  std::vector<StackAnswer> stacks;       ///< by growth_bytes, descending
+  std::vector<RegionAnswer> regions;     ///< grown ones, by size_delta, descending
   std::vector<Unexplained> unexplained;  ///< by bytes, descending
   std::vector<std::string> notes;
 };
@@ -88,7 +89,7 @@ struct Answer {
 struct MatchOptions {
   /// Taken as the last snapshot in place of the trace's.
   std::optional<Snapshot> after;
-  std::string after_name;            ///< where it comes from, for the notes
+  std::string after_name;  ///< where it comes from, for the notes
 };
 
 /// Reads a trace and attributes the growth between its first and last snapshot.

@@ -30,7 +30,8 @@ std::string bytes_text(std::uint64_t bytes) {
 
 std::string signed_bytes_text(std::int64_t bytes) {
   if (bytes == 0) return "0 B";
-  const std::uint64_t size = bytes < 0 ? -static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes);
+  const std::uint64_t size =
+      bytes < 0 ? -static_cast<std::uint64_t>(bytes) : static_cast<std::uint64_t>(bytes);
   return (bytes < 0 ? "-" : "+") + bytes_text(size);
 }
 

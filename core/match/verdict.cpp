@@ -31,9 +31,11 @@ std::uint64_t sum(const GrowthByTime& parts, std::size_t first, std::size_t last
   return bytes;
 }
 
-/// All that stayed was mapped in the last tenth, and far more went through: most likely just not unmapped yet.
+/// All that stayed was mapped in the last tenth, and far more went through: most likely just not unmapped
+/// yet.
 bool in_passing(const StackAnswer& row) {
-  return sum(row.growth_by_time, 0, 8) == 0 && row.mapped_bytes / 10 >= row.growth_bytes && row.count > row.live_calls;
+  return sum(row.growth_by_time, 0, 8) == 0 && row.mapped_bytes / 10 >= row.growth_bytes &&
+         row.count > row.live_calls;
 }
 
 /// Nothing of what stayed was mapped in the last seven tenths of a window that is long enough to say so.
@@ -70,8 +72,10 @@ std::vector<Group> group_rows(const Answer& answer) {
     group.mapped += row.mapped_bytes;
     group.live_calls += row.live_calls;
     ++group.rows;
-    if (group.resident && row.resident_bytes) *group.resident += *row.resident_bytes;
-    else group.resident.reset();
+    if (group.resident && row.resident_bytes)
+      *group.resident += *row.resident_bytes;
+    else
+      group.resident.reset();
     group.calls_by_number[row.syscall] += row.count;
     for (std::size_t i = 0; i < group.by_time.size(); ++i) group.by_time[i] += row.growth_by_time[i];
   }
@@ -91,7 +95,10 @@ std::string calls_text(const Group& group) {
   std::string text;
   if (group.live_calls < group.calls) text = count_text(group.live_calls) + " of";
   for (const auto& [number, count] : group.calls_by_number)
-    text += fmt::format("{}{}", text.empty() ? "" : text.ends_with(" of") ? " " : " and ",
+    text += fmt::format("{}{}",
+                        text.empty()            ? ""
+                        : text.ends_with(" of") ? " "
+                                                : " and ",
                         count_text(count, call_name(number) + " call"));
   if (group.rows > 1) text += fmt::format(" from {} stacks", group.rows);
   return text;
@@ -118,11 +125,12 @@ std::string rate_text(const Answer& answer, std::uint64_t bytes) {
 
 std::string trend(const Answer& answer, const Group& group) {
   if (group.live_calls == 1) return "It is one mapping: a single call is no trend.";
-  std::string text = sum(group.by_time, 7, 9) != 0
-                         ? fmt::format("Still growing at the end, {} on average.", rate_text(answer, group.growth))
-                         : "None of it was mapped in the last third of the time.";
+  std::string text = sum(group.by_time, 7, 9) != 0 ? fmt::format("Still growing at the end, {} on average.",
+                                                                 rate_text(answer, group.growth))
+                                                   : "None of it was mapped in the last third of the time.";
   if (answer.seconds < sure_seconds)
-    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.", seconds_text(answer.seconds));
+    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.",
+                        seconds_text(answer.seconds));
   return text;
 }
 
@@ -137,31 +145,39 @@ std::string hook_text(const StackAnswer& row) {
   if (!row.culprit) return {};
   const Culprit& culprit = *row.culprit;
   if (culprit.unmap_frame)
-    return fmt::format(" The mappings are made inside {}: the library maps while its callers unmap, the callers are "
-                       "not the cause.", frame_place(row.stack.frames[*culprit.unmap_frame]));
+    return fmt::format(
+        " The mappings are made inside {}: the library maps while its callers unmap, the callers are "
+        "not the cause.",
+        frame_place(row.stack.frames[*culprit.unmap_frame]));
   if (culprit.hook_frame)
-    return fmt::format(" {} only passes the calls through.", module_name(row.stack.frames[*culprit.hook_frame]));
+    return fmt::format(" {} only passes the calls through.",
+                       module_name(row.stack.frames[*culprit.hook_frame]));
   return {};
 }
 
 std::string leak_text(const Answer& answer, const Group& group) {
-  return fmt::format("{} maps memory that stays mapped: {}, by {}. {}{}{}", who(*group.first), amount(answer, group),
-                     calls_text(group), trend(answer, group), resident_text(group), hook_text(*group.first));
+  return fmt::format("{} maps memory that stays mapped: {}, by {}. {}{}{}", who(*group.first),
+                     amount(answer, group), calls_text(group), trend(answer, group), resident_text(group),
+                     hook_text(*group.first));
 }
 
 std::string plateau_text(const Answer& answer, const Group& group) {
-  return fmt::format("{} mapped {}, all of it in the first third of the time; it has not grown since. Watch longer to "
-                     "see whether it stays so.", who(*group.first), amount(answer, group));
+  return fmt::format(
+      "{} mapped {}, all of it in the first third of the time; it has not grown since. Watch longer to "
+      "see whether it stays so.",
+      who(*group.first), amount(answer, group));
 }
 
 std::string malloc_text(const Answer& answer, const Group& group) {
   const StackAnswer& row = *group.first;
-  const std::string through =
-      row.culprit && row.culprit->allocator_frame ? frame_name(row.stack.frames[*row.culprit->allocator_frame]) : "malloc";
-  return fmt::format("{} allocates through {}, which mapped {}, by {}. {} A heap profiler (heaptrack, or memray for "
-                     "Python) shows who holds the blocks; the stacks here show only who was asking when the allocator "
-                     "needed more.{}",
-                     who(row), through, amount(answer, group), calls_text(group), trend(answer, group), hook_text(row));
+  const std::string through = row.culprit && row.culprit->allocator_frame
+                                  ? frame_name(row.stack.frames[*row.culprit->allocator_frame])
+                                  : "malloc";
+  return fmt::format(
+      "{} allocates through {}, which mapped {}, by {}. {} A heap profiler (heaptrack, or memray for "
+      "Python) shows who holds the blocks; the stacks here show only who was asking when the allocator "
+      "needed more.{}",
+      who(row), through, amount(answer, group), calls_text(group), trend(answer, group), hook_text(row));
 }
 
 std::string thread_stacks_text(const Answer& answer, const Group& group) {
@@ -169,10 +185,13 @@ std::string thread_stacks_text(const Answer& answer, const Group& group) {
   if (answer.threads_before && answer.threads) {
     const std::uint64_t was = *answer.threads_before;
     const std::uint64_t is = *answer.threads;
-    threads = is > was ? fmt::format(" The number of threads rose from {} to {}.", was, is)
-                       : fmt::format(" The number of threads did not rise ({} before, {} after): these are stacks of "
-                                     "threads that have exited and were neither joined nor detached, or the up to 40 MiB "
-                                     "of idle stacks that glibc keeps.", was, is);
+    threads = is > was
+                  ? fmt::format(" The number of threads rose from {} to {}.", was, is)
+                  : fmt::format(
+                        " The number of threads did not rise ({} before, {} after): these are stacks of "
+                        "threads that have exited and were neither joined nor detached, or the up to 40 MiB "
+                        "of idle stacks that glibc keeps.",
+                        was, is);
   }
   return fmt::format("{} creates threads whose stacks stay mapped: {}, by {}.{}", who(*group.first),
                      amount(answer, group), calls_text(group), threads);
@@ -182,13 +201,15 @@ std::string thread_stacks_text(const Answer& answer, const Group& group) {
 const RegionAnswer* most_resident(const Answer& answer) {
   const RegionAnswer* most = nullptr;
   for (const RegionAnswer& region : answer.regions)
-    if (region.rss_delta.value_or(0) > 0 && (most == nullptr || *region.rss_delta > *most->rss_delta)) most = &region;
+    if (region.rss_delta.value_or(0) > 0 && (most == nullptr || *region.rss_delta > *most->rss_delta))
+      most = &region;
   return most;
 }
 
 std::string region_text(const RegionAnswer& region) {
   return fmt::format("{:x}-{:x} ({}{}{}) by {}", region.range.start, region.range.end, region.kind,
-                     region.name.empty() ? "" : ", ", region.name, bytes_text(static_cast<std::uint64_t>(*region.rss_delta)));
+                     region.name.empty() ? "" : ", ", region.name,
+                     bytes_text(static_cast<std::uint64_t>(*region.rss_delta)));
 }
 
 void set(Answer& answer, std::string verdict, std::string text) {
@@ -198,13 +219,14 @@ void set(Answer& answer, std::string verdict, std::string text) {
 
 /// What the captured calls did, for the verdicts that name no stack.
 std::string traffic_text(const Answer& answer) {
-  const std::uint64_t mapped = std::accumulate(answer.stacks.begin(), answer.stacks.end(), std::uint64_t{0},
-                                               [](std::uint64_t all, const StackAnswer& row) { return all + row.mapped_bytes; });
-  const std::uint64_t unmapped = std::accumulate(
-      answer.stacks.begin(), answer.stacks.end(), std::uint64_t{0},
-      [](std::uint64_t all, const StackAnswer& row) { return all + row.unmapped_bytes; });
-  return fmt::format("{} mapped {} and unmapped {}", count_text(answer.events, "captured call"), bytes_text(mapped),
-                     bytes_text(unmapped));
+  const std::uint64_t mapped =
+      std::accumulate(answer.stacks.begin(), answer.stacks.end(), std::uint64_t{0},
+                      [](std::uint64_t all, const StackAnswer& row) { return all + row.mapped_bytes; });
+  const std::uint64_t unmapped =
+      std::accumulate(answer.stacks.begin(), answer.stacks.end(), std::uint64_t{0},
+                      [](std::uint64_t all, const StackAnswer& row) { return all + row.unmapped_bytes; });
+  return fmt::format("{} mapped {} and unmapped {}", count_text(answer.events, "captured call"),
+                     bytes_text(mapped), bytes_text(unmapped));
 }
 
 /// Resident memory grew, mapped memory did not.
@@ -213,20 +235,27 @@ bool judge_resident(Answer& answer) {
     return delta && *delta >= static_cast<std::int64_t>(least_resident_growth);
   };
   const RegionAnswer* const region = most_resident(answer);
-  const std::string where = region != nullptr ? fmt::format(" Most: {}.", region_text(*region)) : std::string();
+  const std::string where =
+      region != nullptr ? fmt::format(" Most: {}.", region_text(*region)) : std::string();
   if (grew(answer.growth.rss_anon)) {
     set(answer, "reservation",
-        fmt::format("RssAnon grew by {} in {} inside regions that were mapped before the trace: memory that was reserved "
-                    "earlier is being touched, no call maps it.{} Which code touches it, system calls cannot tell.",
-                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), seconds_text(answer.seconds), where));
+        fmt::format(
+            "RssAnon grew by {} in {} inside regions that were mapped before the trace: memory that was "
+            "reserved "
+            "earlier is being touched, no call maps it.{} Which code touches it, system calls cannot tell.",
+            bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), seconds_text(answer.seconds),
+            where));
     return true;
   }
   if (grew(answer.growth.rss_file)) {
     set(answer, "file-pages",
-        fmt::format("RssFile grew by {} in {}, RssAnon by {}: pages of mapped files became resident, which the kernel can "
+        fmt::format("RssFile grew by {} in {}, RssAnon by {}: pages of mapped files became resident, which "
+                    "the kernel can "
                     "drop again.{}",
-                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_file)), seconds_text(answer.seconds),
-                    answer.growth.rss_anon ? signed_bytes_text(*answer.growth.rss_anon) : "an unknown amount", where));
+                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_file)),
+                    seconds_text(answer.seconds),
+                    answer.growth.rss_anon ? signed_bytes_text(*answer.growth.rss_anon) : "an unknown amount",
+                    where));
     return true;
   }
   return false;
@@ -234,12 +263,15 @@ bool judge_resident(Answer& answer) {
 
 void judge_nothing_mapped(Answer& answer) {
   if (judge_resident(answer)) return;
-  const std::string grown = answer.growth.mapped_bytes == 0
-                                ? fmt::format("no address was newly mapped in {}", seconds_text(answer.seconds))
-                                : fmt::format("only {} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes),
-                                              seconds_text(answer.seconds));
+  const std::string grown =
+      answer.growth.mapped_bytes == 0
+          ? fmt::format("no address was newly mapped in {}", seconds_text(answer.seconds))
+          : fmt::format("only {} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes),
+                        seconds_text(answer.seconds));
   const std::string resident =
-      answer.growth.rss_anon ? fmt::format(", RssAnon changed by {}", signed_bytes_text(*answer.growth.rss_anon)) : "";
+      answer.growth.rss_anon
+          ? fmt::format(", RssAnon changed by {}", signed_bytes_text(*answer.growth.rss_anon))
+          : "";
   std::uint64_t mapped = 0;
   for (const StackAnswer& row : answer.stacks) mapped += row.mapped_bytes;
   const bool traffic = mapped >= 16 * least_mapped_growth;
@@ -250,9 +282,11 @@ void judge_nothing_mapped(Answer& answer) {
 void judge_unexplained(Answer& answer) {
   const std::string grown = fmt::format("{} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes),
                                         seconds_text(answer.seconds));
-  const std::string most = answer.unexplained.empty() ? "" : fmt::format(" Most of it: {}.", answer.unexplained.front().reason);
-  const std::string lost =
-      answer.lost.value_or(0) != 0 ? fmt::format(" {} were lost, it may be theirs.", count_text(*answer.lost, "call")) : "";
+  const std::string most =
+      answer.unexplained.empty() ? "" : fmt::format(" Most of it: {}.", answer.unexplained.front().reason);
+  const std::string lost = answer.lost.value_or(0) != 0 ? fmt::format(" {} were lost, it may be theirs.",
+                                                                      count_text(*answer.lost, "call"))
+                                                        : "";
   const std::string why = answer.events == 0 ? "no watched instruction was hit"
                                              : fmt::format("none of the {} made any of it",
                                                            count_text(answer.events, "captured call"));
@@ -269,11 +303,13 @@ void judge_exchange(Answer& answer, const Group& most) {
   const Growth& growth = answer.growth;
   const std::string resident = growth.rss_anon ? signed_bytes_text(*growth.rss_anon) : "an unknown amount";
   set(answer, "churn",
-      fmt::format("nothing grew on the whole: {} were newly mapped in {}, {} that were mapped before are not any more, "
-                  "RssAnon changed by {}. Most of the new memory is {}'s: {}. A leak beside something that was given "
-                  "back looks the same: trace again for longer to tell.",
-                  bytes_text(growth.mapped_bytes), seconds_text(answer.seconds), bytes_text(growth.unmapped_bytes),
-                  resident, who(*most.first), amount(answer, most)));
+      fmt::format(
+          "nothing grew on the whole: {} were newly mapped in {}, {} that were mapped before are not any "
+          "more, "
+          "RssAnon changed by {}. Most of the new memory is {}'s: {}. A leak beside something that was given "
+          "back looks the same: trace again for longer to tell.",
+          bytes_text(growth.mapped_bytes), seconds_text(answer.seconds), bytes_text(growth.unmapped_bytes),
+          resident, who(*most.first), amount(answer, most)));
 }
 
 void judge_mapped(Answer& answer, const Attribution& attribution) {
@@ -284,13 +320,16 @@ void judge_mapped(Answer& answer, const Attribution& attribution) {
   if (as_much_went(answer.growth)) return judge_exchange(answer, most);
   if (attribution.inaccessible_bytes >= mapped / 10 * 9) {
     set(answer, "reservation",
-        fmt::format("{} reserves addresses: {}, without access (PROT_NONE), which costs no memory until it is used.",
-                    who(*most.first), amount(answer, most)));
+        fmt::format(
+            "{} reserves addresses: {}, without access (PROT_NONE), which costs no memory until it is used.",
+            who(*most.first), amount(answer, most)));
   } else if (attribution.file_bytes >= mapped / 10 * 9) {
     set(answer, "file-pages",
-        fmt::format("{} maps files: {}; their pages count as RssFile and the kernel can drop them.{}", who(*most.first),
-                    amount(answer, most),
-                    most.first->culprit && most.first->culprit->loads_library ? " It loads libraries (dlopen)." : ""));
+        fmt::format("{} maps files: {}; their pages count as RssFile and the kernel can drop them.{}",
+                    who(*most.first), amount(answer, most),
+                    most.first->culprit && most.first->culprit->loads_library
+                        ? " It loads libraries (dlopen)."
+                        : ""));
   } else if (most.verdict == "malloc") {
     set(answer, "malloc", malloc_text(answer, most));
   } else if (most.verdict == "thread-stacks") {
@@ -299,24 +338,30 @@ void judge_mapped(Answer& answer, const Attribution& attribution) {
     set(answer, "plateau", plateau_text(answer, most));
   } else if (most.verdict == "churn" || most.verdict == "pass-through") {
     set(answer, "churn",
-        fmt::format("nothing is seen to stay: the {} newly mapped were mapped at the very end, and {} {} through {} before; "
-                    "{}.", bytes_text(mapped), bytes_text(most.mapped), "went", who(*most.first), traffic_text(answer)));
+        fmt::format("nothing is seen to stay: the {} newly mapped were mapped at the very end, and {} {} "
+                    "through {} before; "
+                    "{}.",
+                    bytes_text(mapped), bytes_text(most.mapped), "went", who(*most.first),
+                    traffic_text(answer)));
   } else {
     set(answer, "leak", leak_text(answer, most));
   }
   const std::uint64_t rest = answer.growth.unexplained_bytes;
   if (rest >= mapped / 20 && !answer.unexplained.empty())
-    answer.verdict_text += fmt::format(" {} ({}) is not explained by any captured call: {}.", bytes_text(rest),
-                                       share_of(rest, mapped), answer.unexplained.front().reason);
+    answer.verdict_text +=
+        fmt::format(" {} ({}) is not explained by any captured call: {}.", bytes_text(rest),
+                    share_of(rest, mapped), answer.unexplained.front().reason);
 }
 
 void judge_without_growth(Answer& answer) {
   std::uint64_t live = 0;
   for (const StackAnswer& row : answer.stacks) live += row.live_bytes;
-  const std::string text = fmt::format("the trace has no two snapshots of the regions, so what grew is unknown; {}",
-                                       traffic_text(answer));
-  if (answer.events == 0) set(answer, "no-site", text + ".");
-  else set(answer, "", fmt::format("{}, {} of it are mapped still as far as was seen.", text, bytes_text(live)));
+  const std::string text = fmt::format(
+      "the trace has no two snapshots of the regions, so what grew is unknown; {}", traffic_text(answer));
+  if (answer.events == 0)
+    set(answer, "no-site", text + ".");
+  else
+    set(answer, "", fmt::format("{}, {} of it are mapped still as far as was seen.", text, bytes_text(live)));
 }
 
 }  // namespace
@@ -335,9 +380,12 @@ void judge(Answer& answer, const Attribution& attribution) {
     row.culprit = find_culprit(row.stack, makes_mappings(row.syscall));
     row.verdict = stack_class(row, answer.seconds);
   }
-  if (!answer.growth.known) judge_without_growth(answer);
-  else if (answer.growth.mapped_bytes < least_mapped_growth) judge_nothing_mapped(answer);
-  else judge_mapped(answer, attribution);
+  if (!answer.growth.known)
+    judge_without_growth(answer);
+  else if (answer.growth.mapped_bytes < least_mapped_growth)
+    judge_nothing_mapped(answer);
+  else
+    judge_mapped(answer, attribution);
 }
 
 }  // namespace whomap

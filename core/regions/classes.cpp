@@ -6,7 +6,9 @@
 namespace whomap {
 namespace {
 
-bool accessible(const Vma& vma) { return vma.readable || vma.writable || vma.executable; }
+bool accessible(const Vma& vma) {
+  return vma.readable || vma.writable || vma.executable;
+}
 
 bool has_flag(const Region& region, std::string_view code) {
   std::string_view flags = region.vm_flags;
@@ -26,7 +28,9 @@ const Region* neighbour(const Snapshot& snapshot, std::size_t index, int step) {
   return touches ? &there : nullptr;
 }
 
-bool plain_anonymous(const Vma& vma) { return vma.inode == 0 && vma.name.empty() && !vma.shared; }
+bool plain_anonymous(const Vma& vma) {
+  return vma.inode == 0 && vma.name.empty() && !vma.shared;
+}
 
 RegionClass by_name(const Region& region) {
   const Vma& vma = region.vma;
@@ -34,7 +38,8 @@ RegionClass by_name(const Region& region) {
   if (name == "[heap]") return {RegionKind::heap, "the kernel names it [heap]"};
   if (name == "[stack]") return {RegionKind::stack, "the kernel names it [stack]"};
   // Linux 3.4 to 4.4 named thread stacks [stack:TID].
-  if (name.starts_with("[stack:")) return {RegionKind::thread_stack, fmt::format("the kernel names it {}", name)};
+  if (name.starts_with("[stack:"))
+    return {RegionKind::thread_stack, fmt::format("the kernel names it {}", name)};
   if (name.starts_with("[anon: glibc: pthread stack") || name.starts_with("[anon:clickhouse_stack"))
     return {RegionKind::thread_stack, fmt::format("the program named it {}", name)};
   if (name.starts_with("[anon: glibc: malloc arena"))
@@ -45,21 +50,23 @@ RegionClass by_name(const Region& region) {
   if (name.starts_with("/memfd:")) return {RegionKind::memfd, "a memory file (memfd_create)"};
   if (name.starts_with("/dev/shm/")) return {RegionKind::shared_memory, "POSIX shared memory in /dev/shm"};
   if (name.starts_with("/SYSV")) return {RegionKind::shared_memory, "System V shared memory (shmat)"};
-  if (name.starts_with("/dev/zero")) return {RegionKind::shared_memory, "shared anonymous memory (/dev/zero)"};
+  if (name.starts_with("/dev/zero"))
+    return {RegionKind::shared_memory, "shared anonymous memory (/dev/zero)"};
   if (name.starts_with("/dev/") || name.starts_with("anon_inode:"))
     return {RegionKind::device, fmt::format("maps {}", name)};
   return {RegionKind::file, fmt::format("{} mapping of a file", vma.shared ? "shared" : "private")};
 }
 
-/// glibc's heaps of other arenas: aligned to HEAP_MAX_SIZE (64 MiB on 64-bit, malloc/arena.c), the part in use
-/// readable and writable, the rest up to the next boundary reserved without access.
+/// glibc's heaps of other arenas: aligned to HEAP_MAX_SIZE (64 MiB on 64-bit, malloc/arena.c), the part in
+/// use readable and writable, the rest up to the next boundary reserved without access.
 bool is_glibc_arena(const Snapshot& snapshot, std::size_t index) {
   constexpr std::uint64_t heap_max = std::uint64_t{64} << 20;
   const Region& region = snapshot.regions[index];
   const Vma& vma = region.vma;
   if (vma.start % heap_max != 0 || !vma.writable || vma.size() > heap_max) return false;
   const Region* rest = neighbour(snapshot, index, +1);
-  return rest != nullptr && plain_anonymous(rest->vma) && !accessible(rest->vma) && rest->vma.end % heap_max == 0;
+  return rest != nullptr && plain_anonymous(rest->vma) && !accessible(rest->vma) &&
+         rest->vma.end % heap_max == 0;
 }
 
 /// allocate_stack of glibc (nptl/allocatestack.c): a guard without access below, default 4 KiB.
@@ -107,9 +114,8 @@ RegionClass classify(const Snapshot& snapshot, std::size_t index) {
   if (is_glibc_arena(snapshot, index))
     return {RegionKind::glibc_arena, "starts at a multiple of 64 MiB, the rest up to the next is reserved"};
   if (is_thread_stack(snapshot, index))
-    return {RegionKind::thread_stack,
-            fmt::format("a guard of {} KiB without access lies below it",
-                        neighbour(snapshot, index, -1)->vma.size() >> 10)};
+    return {RegionKind::thread_stack, fmt::format("a guard of {} KiB without access lies below it",
+                                                  neighbour(snapshot, index, -1)->vma.size() >> 10)};
   return {RegionKind::anonymous, vma.shared ? "no file, shared" : "no file"};
 }
 

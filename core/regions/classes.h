@@ -10,21 +10,21 @@
 namespace whomap {
 
 enum class RegionKind {
-  heap,           ///< moved by brk
-  stack,          ///< of the main thread
+  heap,   ///< moved by brk
+  stack,  ///< of the main thread
   thread_stack,
-  glibc_arena,    ///< a heap of a malloc arena other than the main one
+  glibc_arena,  ///< a heap of a malloc arena other than the main one
   anonymous,
-  jit,            ///< anonymous and executable
-  reservation,    ///< no access (PROT_NONE)
-  grows_down,     ///< MAP_GROWSDOWN: the kernel extends it when it is touched below its start
-  huge_pages,     ///< hugetlb
-  named,          ///< anonymous memory with a name given by prctl(PR_SET_VMA_ANON_NAME)
+  jit,          ///< anonymous and executable
+  reservation,  ///< no access (PROT_NONE)
+  grows_down,   ///< MAP_GROWSDOWN: the kernel extends it when it is touched below its start
+  huge_pages,   ///< hugetlb
+  named,        ///< anonymous memory with a name given by prctl(PR_SET_VMA_ANON_NAME)
   file,
   shared_memory,  ///< POSIX or System V shared memory, /dev/zero shared
   memfd,
   device,
-  kernel,         ///< vdso, vvar, vsyscall
+  kernel,  ///< vdso, vvar, vsyscall
 };
 
 /// As the report writes it: "heap", "thread-stack", ...

@@ -17,8 +17,10 @@ RangeSet make_range_set(std::vector<AddressRange> ranges) {
             [](const AddressRange& left, const AddressRange& right) { return left.start < right.start; });
   RangeSet set;
   for (const AddressRange& range : ranges) {
-    if (!set.empty() && range.start <= set.back().end) set.back().end = std::max(set.back().end, range.end);
-    else set.push_back(range);
+    if (!set.empty() && range.start <= set.back().end)
+      set.back().end = std::max(set.back().end, range.end);
+    else
+      set.push_back(range);
   }
   return set;
 }
@@ -44,8 +46,10 @@ RangeSet intersect(const RangeSet& left, const RangeSet& right) {
   for (std::size_t i = 0, j = 0; i < left.size() && j < right.size();) {
     const AddressRange part = common(left[i], right[j]);
     if (part.size() != 0) both.push_back(part);
-    if (left[i].end < right[j].end) ++i;
-    else ++j;
+    if (left[i].end < right[j].end)
+      ++i;
+    else
+      ++j;
   }
   return both;
 }
@@ -57,8 +61,9 @@ std::uint64_t total_size(const RangeSet& ranges) {
 }
 
 std::uint64_t overlap(const RangeSet& ranges, AddressRange range) {
-  auto at = std::upper_bound(ranges.begin(), ranges.end(), range.start,
-                             [](std::uint64_t address, const AddressRange& each) { return address < each.end; });
+  auto at =
+      std::upper_bound(ranges.begin(), ranges.end(), range.start,
+                       [](std::uint64_t address, const AddressRange& each) { return address < each.end; });
   std::uint64_t bytes = 0;
   for (; at != ranges.end() && at->start < range.end; ++at) bytes += common(*at, range).size();
   return bytes;

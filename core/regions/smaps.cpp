@@ -7,10 +7,12 @@
 namespace whomap {
 
 const std::array<std::string_view, smaps_field_count> smaps_field_names{
-    "Size", "KernelPageSize", "MMUPageSize", "Rss", "Pss", "Pss_Dirty", "Shared_Clean", "Shared_Dirty",
-    "Private_Clean", "Private_Dirty", "Referenced", "Anonymous", "KSM", "LazyFree", "AnonHugePages",
-    "ShmemPmdMapped", "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap", "SwapPss", "Locked",
-    "THPeligible", "ProtectionKey"};
+    "Size",          "KernelPageSize", "MMUPageSize",     "Rss",
+    "Pss",           "Pss_Dirty",      "Shared_Clean",    "Shared_Dirty",
+    "Private_Clean", "Private_Dirty",  "Referenced",      "Anonymous",
+    "KSM",           "LazyFree",       "AnonHugePages",   "ShmemPmdMapped",
+    "FilePmdMapped", "Shared_Hugetlb", "Private_Hugetlb", "Swap",
+    "SwapPss",       "Locked",         "THPeligible",     "ProtectionKey"};
 
 namespace {
 
@@ -86,14 +88,17 @@ SmapsList parse_smaps(std::string_view text) {
     if (is_vma_line(line)) {
       VmaList parsed = parse_maps(cut ? line : std::string_view(line.data(), line.size() + 1));
       in_entry = parsed.vmas.size() == 1;
-      if (in_entry) list.entries.emplace_back().vma = std::move(parsed.vmas.front());
-      else list.unparsed.emplace_back(line);
+      if (in_entry)
+        list.entries.emplace_back().vma = std::move(parsed.vmas.front());
+      else
+        list.unparsed.emplace_back(line);
       guess = 0;
       continue;
     }
     // A cut last line may have lost digits: "Rss: 12" of "Rss: 1234 kB".
     const bool whole = !cut || line.ends_with(" kB");
-    if (!in_entry || !whole || !parse_field(line, list.entries.back(), guess)) list.unparsed.emplace_back(line);
+    if (!in_entry || !whole || !parse_field(line, list.entries.back(), guess))
+      list.unparsed.emplace_back(line);
   }
   return list;
 }

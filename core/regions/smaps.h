@@ -16,9 +16,30 @@ namespace whomap {
 
 /// The fields of fs/proc/task_mmu.c (Linux 6.12), in the order in which the kernel prints them.
 enum class SmapsField : std::uint8_t {
-  size, kernel_page_size, mmu_page_size, rss, pss, pss_dirty, shared_clean, shared_dirty, private_clean,
-  private_dirty, referenced, anonymous, ksm, lazy_free, anon_huge_pages, shmem_pmd_mapped, file_pmd_mapped,
-  shared_hugetlb, private_hugetlb, swap, swap_pss, locked, thp_eligible, protection_key,
+  size,
+  kernel_page_size,
+  mmu_page_size,
+  rss,
+  pss,
+  pss_dirty,
+  shared_clean,
+  shared_dirty,
+  private_clean,
+  private_dirty,
+  referenced,
+  anonymous,
+  ksm,
+  lazy_free,
+  anon_huge_pages,
+  shmem_pmd_mapped,
+  file_pmd_mapped,
+  shared_hugetlb,
+  private_hugetlb,
+  swap,
+  swap_pss,
+  locked,
+  thp_eligible,
+  protection_key,
 };
 inline constexpr std::size_t smaps_field_count = 24;
 /// The kernel's names, by SmapsField.

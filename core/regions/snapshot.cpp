@@ -84,8 +84,8 @@ Result<Snapshot> take(const Target& target, bool with_smaps) {
   if (!with_smaps) {
     snapshot.without_smaps = "only maps was read";
   } else if (mappings > smaps_mapping_limit) {
-    snapshot.without_smaps = fmt::format("the process has {} mappings, and smaps is read up to {}", mappings,
-                                         smaps_mapping_limit);
+    snapshot.without_smaps =
+        fmt::format("the process has {} mappings, and smaps is read up to {}", mappings, smaps_mapping_limit);
   } else if (auto smaps = read_file(fmt::format("/proc/{}/smaps", target.pid()))) {
     maps = std::move(smaps);
   } else {
@@ -103,9 +103,13 @@ Result<Snapshot> take(const Target& target, bool with_smaps) {
 
 }  // namespace
 
-Result<Snapshot> take_snapshot(const Target& target) { return take(target, true); }
+Result<Snapshot> take_snapshot(const Target& target) {
+  return take(target, true);
+}
 
-Result<Snapshot> take_mapping_snapshot(const Target& target) { return take(target, false); }
+Result<Snapshot> take_mapping_snapshot(const Target& target) {
+  return take(target, false);
+}
 
 std::vector<AddressRange> mapped_addresses(const Snapshot& snapshot) {
   std::vector<AddressRange> ranges;

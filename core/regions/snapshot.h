@@ -21,11 +21,11 @@ namespace whomap {
 struct Region {
   Vma vma;
   std::optional<std::uint64_t> rss;
-  std::optional<std::uint64_t> anonymous;        ///< resident pages that belong to no file
+  std::optional<std::uint64_t> anonymous;  ///< resident pages that belong to no file
   std::optional<std::uint64_t> swap;
-  std::optional<std::uint64_t> lazy_free;        ///< MADV_FREE: counted in rss, free for the taking
+  std::optional<std::uint64_t> lazy_free;  ///< MADV_FREE: counted in rss, free for the taking
   std::optional<std::uint64_t> anon_huge_pages;
-  std::string vm_flags;                          ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
+  std::string vm_flags;  ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
 };
 
 struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
@@ -38,8 +38,8 @@ struct Snapshot {
   std::vector<Region> regions;    ///< ascending, disjoint
   MemoryTotals totals;
   std::optional<std::uint64_t> threads;
-  std::string without_smaps;      ///< why smaps was not read; empty when it was
-  std::uint64_t overlaps = 0;     ///< regions that changed while they were read, and came twice
+  std::string without_smaps;   ///< why smaps was not read; empty when it was
+  std::uint64_t overlaps = 0;  ///< regions that changed while they were read, and came twice
   std::vector<std::string> unparsed;
 };
 

@@ -4,14 +4,15 @@
 
 #include <fmt/format.h>
 
-#include "core/regions/snapshot.h"
 #include "core/base/json_fields.h"
+#include "core/regions/snapshot.h"
 
 namespace whomap {
 namespace {
 
 std::string permissions(const Vma& vma) {
-  return {vma.readable ? 'r' : '-', vma.writable ? 'w' : '-', vma.executable ? 'x' : '-', vma.shared ? 's' : 'p'};
+  return {vma.readable ? 'r' : '-', vma.writable ? 'w' : '-', vma.executable ? 'x' : '-',
+          vma.shared ? 's' : 'p'};
 }
 
 bool read_permissions(std::string_view text, Vma& vma) {
@@ -29,8 +30,8 @@ void put(nlohmann::ordered_json& json, const char* name, const std::optional<std
 
 nlohmann::ordered_json region_to_json(const Region& region) {
   const Vma& vma = region.vma;
-  nlohmann::ordered_json json{{"start", hex_string(vma.start)}, {"end", hex_string(vma.end)},
-                              {"perms", permissions(vma)}};
+  nlohmann::ordered_json json{
+      {"start", hex_string(vma.start)}, {"end", hex_string(vma.end)}, {"perms", permissions(vma)}};
   if (vma.inode != 0) {
     json["offset"] = hex_string(vma.offset);
     json["device"] = fmt::format("{:x}:{:x}", vma.device_major, vma.device_minor);
@@ -85,7 +86,8 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
   vma.start = *start;
   vma.end = *end;
   vma.offset = json_hex(json, "offset").value_or(0);
-  if (const auto device = json_string(json, "device"); device && !read_device(*device, vma)) return std::nullopt;
+  if (const auto device = json_string(json, "device"); device && !read_device(*device, vma))
+    return std::nullopt;
   vma.inode = json_unsigned(json, "inode").value_or(0);
   vma.name = json_string(json, "name").value_or("");
   if (const auto hex = json_string(json, "name_hex")) {
@@ -107,8 +109,10 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
 nlohmann::ordered_json to_json(const Snapshot& snapshot) {
   nlohmann::ordered_json json{{"time_ns", snapshot.time_ns}, {"duration_ns", snapshot.duration_ns}};
   const MemoryTotals& totals = snapshot.totals;
-  json["totals"] = {{"rss_anon", optional_json(totals.rss_anon)},   {"rss_file", optional_json(totals.rss_file)},
-                    {"rss_shmem", optional_json(totals.rss_shmem)}, {"swap", optional_json(totals.swap)},
+  json["totals"] = {{"rss_anon", optional_json(totals.rss_anon)},
+                    {"rss_file", optional_json(totals.rss_file)},
+                    {"rss_shmem", optional_json(totals.rss_shmem)},
+                    {"swap", optional_json(totals.swap)},
                     {"page_tables", optional_json(totals.page_tables)}};
   json["threads"] = optional_json(snapshot.threads);
   if (!snapshot.without_smaps.empty()) json["without_smaps"] = json_text(snapshot.without_smaps);

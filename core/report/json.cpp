@@ -13,8 +13,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json known_text(const std::string& text) { return text.empty() ? Json(nullptr) : Json(json_text(text)); }
-Json known_text(const std::optional<std::string>& text) { return text ? Json(json_text(*text)) : Json(nullptr); }
+Json known_text(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(json_text(text));
+}
+Json known_text(const std::optional<std::string>& text) {
+  return text ? Json(json_text(*text)) : Json(nullptr);
+}
 
 /// JSON has no infinities, and no reader needs more than microseconds and hundredths of a percent.
 Json rounded(double value, double unit) {
@@ -58,14 +62,10 @@ Json growth_json(const Growth& growth) {
 }
 
 Json frame_json(const Frame& frame) {
-  return {{"module", known_text(frame.module)},
-          {"build_id", known_text(frame.build_id)},
-          {"offset", hex_string(frame.offset)},
-          {"function", known_text(frame.function)},
-          {"file", known_text(frame.file)},
-          {"line", optional_json(frame.line)},
-          {"inlined", frame.inlined},
-          {"guessed", frame.guessed}};
+  return {{"module", known_text(frame.module)}, {"build_id", known_text(frame.build_id)},
+          {"offset", hex_string(frame.offset)}, {"function", known_text(frame.function)},
+          {"file", known_text(frame.file)},     {"line", optional_json(frame.line)},
+          {"inlined", frame.inlined},           {"guessed", frame.guessed}};
 }
 
 /// How the number of the site's system call is known.
@@ -101,7 +101,8 @@ Json stack_json(const Answer& answer, const StackAnswer& row) {
             {"growth_bytes", known ? Json(row.growth_bytes) : Json(nullptr)},
             {"share", known ? rounded(row.share, 1e-6) : Json(nullptr)},
             {"count", row.count},
-            {"bytes_per_minute", known && answer.seconds > 0 ? Json(std::round(row.bytes_per_minute)) : Json(nullptr)},
+            {"bytes_per_minute",
+             known && answer.seconds > 0 ? Json(std::round(row.bytes_per_minute)) : Json(nullptr)},
             {"class", known_text(row.verdict)},
             {"site", site_json(answer, row.site)},
             {"frames", Json::array()},
@@ -134,16 +135,17 @@ Json region_json(const RegionAnswer& region) {
 }  // namespace
 
 Json to_json(const Answer& answer) {
-  Json json{{"format", "whomap-report"},
-            {"version", 1},
-            {"target", target_json(answer)},
-            {"trace", trace_json(answer)},
-            {"growth", growth_json(answer.growth)},
-            {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
-            {"stacks", Json::array()},
-            {"regions", Json::array()},
-            {"unexplained", Json::array()},
-            {"notes", Json::array()}};
+  Json json{
+      {"format", "whomap-report"},
+      {"version", 1},
+      {"target", target_json(answer)},
+      {"trace", trace_json(answer)},
+      {"growth", growth_json(answer.growth)},
+      {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
+      {"stacks", Json::array()},
+      {"regions", Json::array()},
+      {"unexplained", Json::array()},
+      {"notes", Json::array()}};
   for (const StackAnswer& row : answer.stacks) json["stacks"].push_back(stack_json(answer, row));
   for (const RegionAnswer& region : answer.regions) json["regions"].push_back(region_json(region));
   for (const Unexplained& part : answer.unexplained)

@@ -8,7 +8,9 @@
 namespace whomap {
 namespace {
 
-bool starts_code_point(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
+bool starts_code_point(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
 
 /// Bytes of the first `count` code points.
 std::size_t bytes_of(std::string_view text, std::size_t count) {
@@ -33,8 +35,8 @@ std::string fit(std::string_view text, std::size_t width) {
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent, std::size_t first) {
   width = std::max(width, indent + 8);
   std::string out;
-  std::size_t at = first;       // column
-  bool line_empty = true;       // no word on this line yet
+  std::size_t at = first;  // column
+  bool line_empty = true;  // no word on this line yet
   const auto new_line = [&] {
     out += '\n';
     out.append(indent, ' ');
@@ -48,7 +50,8 @@ std::string wrap(std::string_view text, std::size_t width, std::size_t indent, s
     std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(word.size());
     const std::size_t space = line_empty ? 0 : 1;
-    if (at + space + columns(word) > width && !line_empty) new_line();
+    if (at + space + columns(word) > width && !line_empty)
+      new_line();
     else if (space != 0) {
       out += ' ';
       ++at;

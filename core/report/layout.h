@@ -14,8 +14,8 @@ std::size_t columns(std::string_view text);
 std::string fit(std::string_view text, std::size_t width);
 
 /// Breaks at spaces so that no line is longer than `width`; a word that is longer is broken inside. Lines
-/// after the first are indented by `indent` spaces. Every line ends in a newline. `first` columns of the first
-/// line are taken already.
+/// after the first are indented by `indent` spaces. Every line ends in a newline. `first` columns of the
+/// first line are taken already.
 std::string wrap(std::string_view text, std::size_t width, std::size_t indent, std::size_t first = 0);
 
 /// ECMA-48 colours, or nothing at all.

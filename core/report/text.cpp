@@ -36,9 +36,10 @@ class TextReport {
   void verdict() {
     const std::string& verdict = answer_.verdict_class;
     const std::string word = verdict.empty() ? "UNKNOWN" : upper(verdict);
-    const std::string painted = verdict == "leak" || verdict == "malloc" || verdict == "thread-stacks" ? paint_.red(word)
-                                : answer_status(answer_) == ExitStatus::negative               ? paint_.green(word)
-                                                                                                : paint_.yellow(word);
+    const std::string painted = verdict == "leak" || verdict == "malloc" || verdict == "thread-stacks"
+                                    ? paint_.red(word)
+                                : answer_status(answer_) == ExitStatus::negative ? paint_.green(word)
+                                                                                 : paint_.yellow(word);
     out_ += painted + ": " + wrap(printable(answer_.verdict_text), width_, 0, word.size() + 2) + "\n";
   }
 
@@ -54,7 +55,8 @@ class TextReport {
                                     answer_.header.engine.empty() ? "" : " with " + answer_.header.engine,
                                     count_text(answer_.events, "call"), count_text(answer_.failed_calls),
                                     answer_.lost ? count_text(*answer_.lost) + " lost" : "losses unknown");
-    if (answer_.totals.mispaired != 0) trace += fmt::format(", {} mispaired", count_text(answer_.totals.mispaired));
+    if (answer_.totals.mispaired != 0)
+      trace += fmt::format(", {} mispaired", count_text(answer_.totals.mispaired));
     if (answer_.totals.stopped_ms)
       trace += fmt::format("; the target stood still for {:.1f} ms", *answer_.totals.stopped_ms);
     if (answer_.totals.longest_stop_ms)
@@ -68,11 +70,11 @@ class TextReport {
   [[nodiscard]] std::string growth() const {
     const Growth& growth = answer_.growth;
     if (!growth.known) return "unknown: the trace has no two snapshots";
-    std::string text = fmt::format("{} newly mapped, {} of it explained; ", bytes_text(growth.mapped_bytes),
-                                   share_text(growth.mapped_bytes == 0
-                                                  ? 0
-                                                  : static_cast<double>(growth.explained_bytes) /
-                                                        static_cast<double>(growth.mapped_bytes)));
+    std::string text =
+        fmt::format("{} newly mapped, {} of it explained; ", bytes_text(growth.mapped_bytes),
+                    share_text(growth.mapped_bytes == 0 ? 0
+                                                        : static_cast<double>(growth.explained_bytes) /
+                                                              static_cast<double>(growth.mapped_bytes)));
     if (growth.mapped_bytes == 0) text = "nothing newly mapped; ";
     const auto add = [&](std::string_view name, std::optional<std::int64_t> delta, bool always) {
       if (!always && delta.value_or(0) == 0) return;
@@ -84,7 +86,8 @@ class TextReport {
     add("RssShmem", growth.rss_shmem, false);
     add("swap", growth.swap, false);
     add("page tables", growth.page_tables, false);
-    if (growth.unmapped_bytes != 0) text += fmt::format("; {} no longer mapped", bytes_text(growth.unmapped_bytes));
+    if (growth.unmapped_bytes != 0)
+      text += fmt::format("; {} no longer mapped", bytes_text(growth.unmapped_bytes));
     return text;
   }
 
@@ -103,14 +106,17 @@ class TextReport {
       out_ += wrap(fmt::format("{} {} not shown (--format json has all).",
                                count_text(answer_.stacks.size() - shown, "more stack"),
                                rest == 0 ? "without growth" : "with " + bytes_text(rest) + " of growth"),
-                   width_, 0) + "\n";
+                   width_, 0) +
+              "\n";
   }
 
   void stack(const StackAnswer& row, std::size_t rank) {
     const MemorySyscall* const known = memory_syscall(row.syscall);
-    const std::string call = known != nullptr ? std::string(known->name) : fmt::format("system call {}", row.syscall);
-    std::string facts = answer_.growth.known ? fmt::format("{}, {}", bytes_text(row.growth_bytes), share_text(row.share))
-                                             : fmt::format("{} live", bytes_text(row.live_bytes));
+    const std::string call =
+        known != nullptr ? std::string(known->name) : fmt::format("system call {}", row.syscall);
+    std::string facts = answer_.growth.known
+                            ? fmt::format("{}, {}", bytes_text(row.growth_bytes), share_text(row.share))
+                            : fmt::format("{} live", bytes_text(row.live_bytes));
     facts += fmt::format(": {}", count_text(row.count, call + " call"));
     if (row.failed != 0) facts += fmt::format(" ({} failed)", count_text(row.failed));
     if (row.growth_bytes != 0 && answer_.seconds > 0)
@@ -141,7 +147,8 @@ class TextReport {
     const std::string mark = fmt::format("{}{:>4}  ", culprit ? ">" : " ", index);
     // Name and place share a line when they fit, else the place goes below the name.
     const std::size_t name_columns = std::max<std::size_t>(columns(name), 32);
-    const bool one_line = indent + name_columns + 2 + columns(where) <= width_ && columns(name) <= name_columns;
+    const bool one_line =
+        indent + name_columns + 2 + columns(where) <= width_ && columns(name) <= name_columns;
     const auto emphasised = [&](const std::string& text) { return culprit ? paint_.bold(text) : text; };
     if (where.empty()) {
       out_ += emphasised(mark + without_newline(wrap(name, width_, indent, indent))) + "\n";
@@ -149,7 +156,8 @@ class TextReport {
       out_ += emphasised(mark + fit(name, name_columns)) + "  " + paint_.dim(where) + "\n";
     } else {
       out_ += emphasised(mark + without_newline(wrap(name, width_, indent + 2, indent))) + "\n";
-      out_ += std::string(indent + 2, ' ') + paint_.dim(without_newline(wrap(where, width_, indent + 2, indent + 2))) + "\n";
+      out_ += std::string(indent + 2, ' ') +
+              paint_.dim(without_newline(wrap(where, width_, indent + 2, indent + 2))) + "\n";
     }
   }
 
@@ -172,30 +180,35 @@ class TextReport {
     if (answer_.regions.empty()) return;
     out_ += paint_.bold("Regions that grew") + "\n";
     const std::size_t names = width_ > 66 ? width_ - 66 : 0;
-    out_ += paint_.dim(trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}", "addresses", "size", "resident", "explained",
-                                              "class"))) + "\n";
+    out_ += paint_.dim(trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}", "addresses", "size",
+                                              "resident", "explained", "class"))) +
+            "\n";
     std::size_t shown = 0;
     for (const RegionAnswer& region : answer_.regions) {
       if (shown++ == options_.regions) break;
       const std::string kind = printable(region.name.empty() ? region.kind : region.kind + " " + region.name);
-      out_ += trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}",
-                                     fmt::format("{:x}-{:x}", region.range.start, region.range.end),
-                                     plus(region.size_delta), region.rss_delta ? plus(*region.rss_delta) : "?",
-                                     bytes_text(region.explained_bytes), fit(kind, names + 6))) + "\n";
+      out_ +=
+          trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}",
+                                 fmt::format("{:x}-{:x}", region.range.start, region.range.end),
+                                 plus(region.size_delta), region.rss_delta ? plus(*region.rss_delta) : "?",
+                                 bytes_text(region.explained_bytes), fit(kind, names + 6))) +
+          "\n";
     }
     if (answer_.regions.size() > options_.regions) {
       std::uint64_t rest = 0;
       for (std::size_t i = options_.regions; i < answer_.regions.size(); ++i)
         rest += static_cast<std::uint64_t>(answer_.regions[i].size_delta);
-      out_ += fmt::format("  and {} with {}\n", count_text(answer_.regions.size() - options_.regions, "more region"),
-                          bytes_text(rest));
+      out_ +=
+          fmt::format("  and {} with {}\n",
+                      count_text(answer_.regions.size() - options_.regions, "more region"), bytes_text(rest));
     }
     out_ += '\n';
   }
 
   void unexplained() {
     if (!answer_.growth.known || answer_.growth.unexplained_bytes == 0) return;
-    out_ += paint_.bold(fmt::format("Not explained by any captured call: {}", bytes_text(answer_.growth.unexplained_bytes))) +
+    out_ += paint_.bold(fmt::format("Not explained by any captured call: {}",
+                                    bytes_text(answer_.growth.unexplained_bytes))) +
             "\n";
     for (const Unexplained& part : answer_.unexplained)
       out_ += fmt::format("  {:>9}  ", bytes_text(part.bytes)) + wrap(printable(part.reason), width_, 13, 13);
@@ -210,7 +223,8 @@ class TextReport {
 
   static std::string plus(std::int64_t bytes) { return signed_bytes_text(bytes); }
   static std::string upper(std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
     return text;
   }
   static std::string trim_right(std::string text) {
@@ -231,6 +245,8 @@ class TextReport {
 
 }  // namespace
 
-std::string to_text(const Answer& answer, const TextOptions& options) { return TextReport(answer, options).run(); }
+std::string to_text(const Answer& answer, const TextOptions& options) {
+  return TextReport(answer, options).run();
+}
 
 }  // namespace whomap

@@ -66,9 +66,12 @@ void append_event_line(std::string& out, const TraceEvent& event) {
   auto to = std::back_inserter(out);
   to = fmt::format_to(to, R"({{"type":"event","enter_ns":{},"exit_ns":{},"tid":{},"call":)", call.enter_ns,
                       call.exit_ns, call.tid);
-  if (known != nullptr) to = fmt::format_to(to, R"("{}","args":[)", known->name);
-  else to = fmt::format_to(to, R"({},"args":[)", call.number);
-  const std::size_t arguments = known != nullptr ? static_cast<std::size_t>(known->arguments) : call.arguments.size();
+  if (known != nullptr)
+    to = fmt::format_to(to, R"("{}","args":[)", known->name);
+  else
+    to = fmt::format_to(to, R"({},"args":[)", call.number);
+  const std::size_t arguments =
+      known != nullptr ? static_cast<std::size_t>(known->arguments) : call.arguments.size();
   for (std::size_t i = 0; i < arguments; ++i)
     to = fmt::format_to(to, R"({}"{:#x}")", i == 0 ? "" : ",", call.arguments[i]);
   fmt::format_to(to, R"(],"result":"{:#x}","site":{},"stack":{}}})", call.result, call.site, event.stack);
@@ -129,7 +132,8 @@ std::optional<TraceEvent> event_from_json(const nlohmann::json& record) {
   }
   for (std::size_t i = 0; i < arguments->size(); ++i) {
     const nlohmann::json& argument = (*arguments)[i];
-    const auto value = argument.is_string() ? parse_hex(*argument.get_ptr<const std::string*>()) : std::nullopt;
+    const auto value =
+        argument.is_string() ? parse_hex(*argument.get_ptr<const std::string*>()) : std::nullopt;
     if (!value) return std::nullopt;
     call.arguments[i] = *value;
   }

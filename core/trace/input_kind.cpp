@@ -8,9 +8,13 @@
 namespace whomap {
 namespace {
 
-bool holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool holds(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
-std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
 
 std::string_view second_line(std::string_view text) {
   const std::size_t newline = text.find('\n');
@@ -52,7 +56,9 @@ bool is_binary(std::string_view start) {
 InputKind input_kind(std::string_view start) {
   if (start.empty()) return InputKind::empty;
   if (start.starts_with("\x1f\x8b")) return InputKind::gzip;
-  if (start.starts_with("\x7f" "ELF")) return InputKind::elf;
+  if (start.starts_with("\x7f"
+                        "ELF"))
+    return InputKind::elf;
   if (start.starts_with("PERFILE2")) return InputKind::perf_data;
   const std::size_t content = start.find_first_not_of(" \t\r\n");
   if (content == std::string_view::npos) return InputKind::text;

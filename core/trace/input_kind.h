@@ -8,8 +8,23 @@
 namespace whomap {
 
 enum class InputKind {
-  empty, whomap_trace, whomap_plan, whomap_report, whomap_watch, json, maps, smaps, gdb_log, perf_script, perf_data,
-  strace, bpftrace, gzip, elf, binary, text,
+  empty,
+  whomap_trace,
+  whomap_plan,
+  whomap_report,
+  whomap_watch,
+  json,
+  maps,
+  smaps,
+  gdb_log,
+  perf_script,
+  perf_data,
+  strace,
+  bpftrace,
+  gzip,
+  elf,
+  binary,
+  text,
 };
 
 /// Judges by the first bytes of the file (64 KiB are plenty).

@@ -21,7 +21,8 @@ Result<LineSource> LineSource::open(const std::string& path) {
   LineSource source;
   source.path_ = path;
   source.fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!source.fd_.valid()) return fail(ErrorCode::input_unreadable, fmt::format("cannot open {}", path), {}, errno);
+  if (!source.fd_.valid())
+    return fail(ErrorCode::input_unreadable, fmt::format("cannot open {}", path), {}, errno);
   struct stat status {};
   if (::fstat(source.fd_.get(), &status) == 0 && S_ISDIR(status.st_mode))
     return fail(ErrorCode::input_unreadable, fmt::format("{} is a folder", path), "name a file");

@@ -23,9 +23,9 @@ class LineSource {
   static LineSource over(std::string_view text);
 
   struct Line {
-    std::string_view text;   ///< without its newline; valid until the next call
-    bool whole = true;       ///< ended by a newline
-    bool too_long = false;   ///< text is empty then
+    std::string_view text;  ///< without its newline; valid until the next call
+    bool whole = true;      ///< ended by a newline
+    bool too_long = false;  ///< text is empty then
   };
   /// nullopt at the end. Errors: input_unreadable.
   Result<std::optional<Line>> next();
@@ -42,7 +42,7 @@ class LineSource {
   UniqueFd fd_;
   std::string path_;
   std::vector<char> buffer_;
-  std::string_view rest_;      ///< not yet handed out
+  std::string_view rest_;  ///< not yet handed out
   bool at_end_ = false;
   bool skipping_ = false;
   std::uint64_t line_number_ = 0;

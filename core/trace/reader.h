@@ -15,7 +15,7 @@ namespace whomap {
 /// What is called for each record. A record type without a callback is not decoded, and so not checked.
 struct TraceVisitor {
   std::function<void(const TraceHeader&)> header;
-  std::function<void(Stack)> stack;       ///< `symbols` records come here too: the later one replaces
+  std::function<void(Stack)> stack;  ///< `symbols` records come here too: the later one replaces
   std::function<void(const TraceEvent&)> event;
   std::function<void(Snapshot)> snapshot;
   std::function<void(const LostRecord&)> lost;
@@ -28,9 +28,9 @@ struct TraceVisitor {
 };
 
 struct TraceReadSummary {
-  bool cut = false;                  ///< no `end` record: the writer was killed or is still writing
-  bool cut_line = false;             ///< the last line is not whole
-  std::uint64_t records = 0;         ///< whole ones, the header not counted
+  bool cut = false;           ///< no `end` record: the writer was killed or is still writing
+  bool cut_line = false;      ///< the last line is not whole
+  std::uint64_t records = 0;  ///< whole ones, the header not counted
   std::uint64_t damaged_lines = 0;
   std::vector<std::uint64_t> damaged_line_numbers;  ///< the first 20, counted from 1
 };
@@ -42,6 +42,7 @@ inline constexpr std::uint64_t trace_version = 1;
 /// input_damaged (the header line is not whole).
 Result<TraceReadSummary> read_trace(const std::string& path, const TraceVisitor& visitor);
 /// The same from a buffer; `name` stands for the path in errors.
-Result<TraceReadSummary> read_trace_text(std::string_view text, const std::string& name, const TraceVisitor& visitor);
+Result<TraceReadSummary> read_trace_text(std::string_view text, const std::string& name,
+                                         const TraceVisitor& visitor);
 
 }  // namespace whomap

@@ -63,8 +63,8 @@ Result<TraceHeader> header_from_json(const nlohmann::json& json, const std::stri
   if (!version || *version == 0) return damaged("has no version");
   if (*version > trace_version)
     return fail(ErrorCode::input_kind,
-                fmt::format("{} is a whomap trace of version {}, and this whomap reads up to version {}", name,
-                            *version, trace_version),
+                fmt::format("{} is a whomap trace of version {}, and this whomap reads up to version {}",
+                            name, *version, trace_version),
                 "read it with the whomap that wrote it, or a newer one");
   const nlohmann::json* const target = json_member(json, "target");
   if (target == nullptr) return damaged("does not name the target");

@@ -13,7 +13,8 @@
 namespace whomap {
 
 nlohmann::ordered_json header_to_json(const TraceHeader& header);
-/// Errors: input_kind (another format, a newer version), input_damaged. `name` is the file's, for the message.
+/// Errors: input_kind (another format, a newer version), input_damaged. `name` is the file's, for the
+/// message.
 Result<TraceHeader> header_from_json(const nlohmann::json& json, const std::string& name);
 
 /// Members that have nothing to say (no name, not inlined) are left out; see core/report for the full form.

@@ -23,8 +23,12 @@ Result<void> TraceWriter::line(const nlohmann::ordered_json& record) {
   return file_.write(text);
 }
 
-Result<void> TraceWriter::stack(const Stack& stack) { return line(stack_to_json(stack, false)); }
-Result<void> TraceWriter::symbols(const Stack& stack) { return line(stack_to_json(stack, true)); }
+Result<void> TraceWriter::stack(const Stack& stack) {
+  return line(stack_to_json(stack, false));
+}
+Result<void> TraceWriter::symbols(const Stack& stack) {
+  return line(stack_to_json(stack, true));
+}
 
 Result<void> TraceWriter::event(const TraceEvent& event) {
   event_line_.clear();
@@ -38,7 +42,9 @@ Result<void> TraceWriter::snapshot(const Snapshot& snapshot) {
   return line(record);
 }
 
-Result<void> TraceWriter::lost(const LostRecord& lost) { return line(lost_to_json(lost)); }
+Result<void> TraceWriter::lost(const LostRecord& lost) {
+  return line(lost_to_json(lost));
+}
 
 Result<void> TraceWriter::note(const std::string& text) {
   return line({{"type", "note"}, {"text", json_text(text)}});
@@ -54,6 +60,8 @@ Result<void> TraceWriter::end(const TraceEnd& end) {
   return file_.finish();
 }
 
-Result<void> TraceWriter::flush() { return file_.flush(); }
+Result<void> TraceWriter::flush() {
+  return file_.flush();
+}
 
 }  // namespace whomap

@@ -14,7 +14,7 @@ class TraceWriter {
  public:
   static Result<TraceWriter> create(const std::string& path, bool overwrite, const TraceHeader& header);
 
-  Result<void> stack(const Stack& stack);        ///< once per distinct stack, before its first event
+  Result<void> stack(const Stack& stack);  ///< once per distinct stack, before its first event
   Result<void> event(const TraceEvent& event);
   Result<void> snapshot(const Snapshot& snapshot);
   Result<void> lost(const LostRecord& lost);

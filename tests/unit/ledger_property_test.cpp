@@ -13,12 +13,14 @@ namespace whomap {
 namespace {
 
 constexpr std::uint64_t page = 4096;
-constexpr std::uint64_t base = 0x10000;        // pages of the mmap area follow
-constexpr std::size_t heap_page = 0;           // pages of the model, the heap first
+constexpr std::uint64_t base = 0x10000;  // pages of the mmap area follow
+constexpr std::size_t heap_page = 0;     // pages of the model, the heap first
 constexpr std::size_t heap_pages = 32;
 constexpr std::size_t pages = 512;
 
-std::uint64_t address(std::size_t at) { return (base + at) * page; }
+std::uint64_t address(std::size_t at) {
+  return (base + at) * page;
+}
 
 /// Owner of every page; 0: not mapped.
 struct PageModel {
@@ -47,7 +49,8 @@ void expect_equal(const PageModel& model, const Ledger& ledger, const char* what
     ASSERT_LT(start, interval.range.end);
     ASSERT_GE(start, previous_end);
     previous_end = interval.range.end;
-    for (std::uint64_t at = start; at < interval.range.end; at += page) owner.at(at / page - base) = interval.stack;
+    for (std::uint64_t at = start; at < interval.range.end; at += page)
+      owner.at(at / page - base) = interval.stack;
   }
   ASSERT_EQ(owner, model.owner) << what << ", step " << step;
 }
@@ -66,7 +69,8 @@ CallEvent random_call(Random& random, PageModel& model, std::uint32_t stack) {
   CallEvent call;
   const std::size_t count = 1 + random.below(24);
   const std::size_t at = heap_pages + random.below(pages - heap_pages - 64);
-  const std::uint64_t odd = random.below(2) == 0 ? 0 : random.below(page - 1);  // lengths need not be whole pages
+  const std::uint64_t odd =
+      random.below(2) == 0 ? 0 : random.below(page - 1);  // lengths need not be whole pages
   const std::uint64_t length = count * page - odd;
   constexpr std::uint64_t enomem = static_cast<std::uint64_t>(-12);
   switch (random.below(10)) {
@@ -141,8 +145,10 @@ CallEvent random_call(Random& random, PageModel& model, std::uint32_t stack) {
         break;
       }
       call.result = address(to);
-      if (to > model.break_at) model.fill(model.break_at, to - model.break_at, stack);
-      else model.fill(to, model.break_at - to, 0);
+      if (to > model.break_at)
+        model.fill(model.break_at, to - model.break_at, stack);
+      else
+        model.fill(to, model.break_at - to, 0);
       model.break_at = to;
     }
   }
@@ -235,7 +241,8 @@ class ConcurrentRun {
     if (what == 3) {
       thread.call.number = 25;
       thread.target.count = 1 + random_.below(8);
-      thread.call.arguments = {address(thread.block.at), thread.block.count * page, thread.target.count * page, 1};
+      thread.call.arguments = {address(thread.block.at), thread.block.count * page,
+                               thread.target.count * page, 1};
     } else {
       thread.call.number = 11;
       thread.call.arguments = {address(thread.block.at), thread.block.count * page};

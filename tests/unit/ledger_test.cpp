@@ -33,7 +33,9 @@ class LedgerTest : public testing::Test {
               std::uint32_t stack, std::uint64_t flags = 1) {
     ledger_.apply(call(25, {at, old_length, new_length, flags, result}, result), stack);
   }
-  void brk(std::uint64_t asked, std::uint64_t result, std::uint32_t stack) { ledger_.apply(call(12, {asked}, result), stack); }
+  void brk(std::uint64_t asked, std::uint64_t result, std::uint32_t stack) {
+    ledger_.apply(call(12, {asked}, result), stack);
+  }
 
   /// "start-end:stack ..." in pages.
   [[nodiscard]] std::string state() const {
@@ -105,8 +107,8 @@ TEST_F(LedgerTest, FailuresChangeNothing) {
 
 TEST_F(LedgerTest, ResultsOfOtherCallsAreCountedNotApplied) {
   mmap(10 * page, 2 * page, 1);
-  mmap(4711, page, 2);                                 // no page starts there
-  mmap(~std::uint64_t{0} - 2 * page + 1, 4 * page, 2); // wraps around
+  mmap(4711, page, 2);                                  // no page starts there
+  mmap(~std::uint64_t{0} - 2 * page + 1, 4 * page, 2);  // wraps around
   ledger_.apply(call(11, {10 * page, 2 * page}, 77), 3);
   ledger_.apply(call(9, {0, 0, 3, 0x22}, 20 * page), 3);
   EXPECT_EQ(state(), "10-12:1");

@@ -12,7 +12,9 @@ namespace {
 
 class Match : public MatchTest {};
 
-bool says(const Answer& answer, std::string_view part) { return answer.verdict_text.find(part) != std::string::npos; }
+bool says(const Answer& answer, std::string_view part) {
+  return answer.verdict_text.find(part) != std::string::npos;
+}
 
 // D02: four raw mmaps below an older neighbour, merged by the kernel into one region.
 TEST_F(Match, MergedMappingsAreTheirStacks) {
@@ -71,8 +73,9 @@ TEST_F(Match, ALeakInBalancedTraffic) {
     munmap(scratch, 64 * page, 2, ms + 1);
     if (ms % 100 == 1) mmap(area + page * 16 * leaked++, 16 * page, 1, ms + 2);
   }
-  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page) + region(area, area + leaked * 16 * page, leaked * page), 10'000,
-                                8 * mib));
+  snapshots_.push_back(
+      snapshot(region(0x1000, 0x2000, page) + region(area, area + leaked * 16 * page, leaked * page), 10'000,
+               8 * mib));
   const Answer answer = match();
   EXPECT_EQ(answer.verdict_class, "leak");
   EXPECT_TRUE(says(answer, "get_buffer (app)")) << answer.verdict_text;
@@ -93,35 +96,49 @@ TEST_F(Match, BalancedTrafficIsChurn) {
     munmap(area, 64 * page, 2, ms + 1);
   }
   mmap(area, 64 * page, 3, 9'999);  // on its way when the snapshot was taken
-  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page) + region(area, area + 64 * page, page), 10'000, mib));
+  snapshots_.push_back(
+      snapshot(region(0x1000, 0x2000, page) + region(area, area + 64 * page, page), 10'000, mib));
   const Answer answer = match();
   EXPECT_EQ(answer.verdict_class, "churn") << answer.verdict_text;
   EXPECT_EQ(answer_status(answer), ExitStatus::negative);
   for (const StackAnswer& row : answer.stacks) {
-    const std::string expected = row.stack.id == 1 ? "pass-through" : row.stack.id == 3 ? "churn" : "not-growing";
+    const std::string expected = row.stack.id == 1   ? "pass-through"
+                                 : row.stack.id == 3 ? "churn"
+                                                     : "not-growing";
     EXPECT_EQ(row.verdict, expected) << row.stack.id;
   }
 }
 
 TEST_F(Match, TheFirstInvestigation) {
-  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_orig_mmap_syscall"}, {"libucs.so.0", ""},
-                            {"libucs.so.0", "ucs_mpool_grow"}, {"libucs.so.0", "ucs_mpool_get_grow"}, {"libucs.so.0", ""},
-                            {"libucm.so.0", "ucm_event_dispatch"}, {"libucm.so.0", "ucm_munmap"}, {"app", "scratch_put"}})};
+  stacks_ = {make_stack(1, {{"libc.so.6", "syscall"},
+                            {"libucm.so.0", "ucm_orig_mmap_syscall"},
+                            {"libucs.so.0", ""},
+                            {"libucs.so.0", "ucs_mpool_grow"},
+                            {"libucs.so.0", "ucs_mpool_get_grow"},
+                            {"libucs.so.0", ""},
+                            {"libucm.so.0", "ucm_event_dispatch"},
+                            {"libucm.so.0", "ucm_munmap"},
+                            {"app", "scratch_put"}})};
   snapshots_.push_back(snapshot("", 0, mib));
   for (std::uint64_t i = 0; i < 50; ++i) mmap(area + i * mib, mib, 1, 100 + i * 190);
   snapshots_.push_back(snapshot(region(area, area + 50 * mib, 50 * mib), 10'000, 51 * mib));
   const Answer answer = match();
   EXPECT_EQ(answer.verdict_class, "leak");
-  EXPECT_TRUE(says(answer, "ucs_mpool_grow (libucs.so.0) maps memory that stays mapped")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "ucs_mpool_grow (libucs.so.0) maps memory that stays mapped"))
+      << answer.verdict_text;
   EXPECT_TRUE(says(answer, "made inside ucm_munmap")) << answer.verdict_text;
 }
 
 TEST_F(Match, HeapGrownByBrk) {
   constexpr std::uint64_t heap = 0x550000000000;
-  stacks_ = {make_stack(1, {{"libc.so.6", "__brk"}, {"libc.so.6", "sbrk"}, {"libc.so.6", "sysmalloc"}, {"libc.so.6", "malloc"},
+  stacks_ = {make_stack(1, {{"libc.so.6", "__brk"},
+                            {"libc.so.6", "sbrk"},
+                            {"libc.so.6", "sysmalloc"},
+                            {"libc.so.6", "malloc"},
                             {"app", "fill"}})};
   snapshots_.push_back(snapshot(region(heap, heap + mib, mib, "[heap]"), 0, mib));
-  for (std::uint64_t i = 0; i < 20; ++i) call(12, {heap + mib + (i + 1) * 0x21000}, heap + mib + (i + 1) * 0x21000, 1, 400 * i);
+  for (std::uint64_t i = 0; i < 20; ++i)
+    call(12, {heap + mib + (i + 1) * 0x21000}, heap + mib + (i + 1) * 0x21000, 1, 400 * i);
   call(12, {heap + (mib << 20)}, heap + mib + 20 * 0x21000, 1, 9'000);  // refused
   const std::uint64_t end = heap + mib + 20 * 0x21000;
   snapshots_.push_back(snapshot(region(heap, end, end - heap, "[heap]"), 10'000, 4 * mib));
@@ -136,7 +153,9 @@ TEST_F(Match, HeapGrownByBrk) {
 
 // D03: stacks of threads that exited and were never joined.
 TEST_F(Match, StacksOfExitedThreads) {
-  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"libc.so.6", "allocate_stack"}, {"libc.so.6", "pthread_create"},
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"},
+                            {"libc.so.6", "allocate_stack"},
+                            {"libc.so.6", "pthread_create"},
                             {"app", "attach_interrupt"}})};
   snapshots_.push_back(snapshot("", 0, mib, 0, 7));
   constexpr std::uint64_t size = 8 * mib + page;
@@ -158,8 +177,9 @@ TEST_F(Match, StacksOfExitedThreads) {
 // D05 (b): an older reservation filled by touching; no call is hit.
 TEST_F(Match, AReservationBeingFilled) {
   snapshots_.push_back(snapshot(region(area, area + 64 * mib, 0, "", "---p"), 0, mib));
-  snapshots_.push_back(snapshot(region(area, area + 40 * mib, 40 * mib) + region(area + 40 * mib, area + 64 * mib, 0, "", "---p"),
-                                10'000, 41 * mib));
+  snapshots_.push_back(snapshot(
+      region(area, area + 40 * mib, 40 * mib) + region(area + 40 * mib, area + 64 * mib, 0, "", "---p"),
+      10'000, 41 * mib));
   const Answer answer = match();
   EXPECT_EQ(answer.verdict_class, "reservation");
   EXPECT_TRUE(says(answer, "RssAnon grew by 40 MiB")) << answer.verdict_text;
@@ -179,7 +199,8 @@ TEST_F(Match, AddressesReservedWithoutAccess) {
 
 TEST_F(Match, FilePagesBecomingResident) {
   const auto file = [&](std::uint64_t rss) {
-    return fmt::format("{:x}-{:x} r--s 00000000 08:01 77 /data/index\nRss: {} kB\n", area, area + 100 * mib, rss / 1024);
+    return fmt::format("{:x}-{:x} r--s 00000000 08:01 77 /data/index\nRss: {} kB\n", area, area + 100 * mib,
+                       rss / 1024);
   };
   snapshots_.push_back(snapshot(file(mib), 0, mib, mib));
   snapshots_.push_back(snapshot(file(80 * mib), 10'000, mib, 80 * mib));
@@ -214,8 +235,9 @@ TEST_F(Match, WhatNoStackExplainsIsSaidByKind) {
   stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
   snapshots_.push_back(snapshot(region(stack_end - mib, stack_end, page, "[stack]"), 0, mib));
   for (std::uint64_t i = 0; i < 4; ++i) mmap(area + i * mib, mib, 1, 2000 * i + 5);
-  snapshots_.push_back(snapshot(region(area, area + 6 * mib, mib) + region(stack_end - 4 * mib, stack_end, 4 * mib, "[stack]"),
-                                10'000, 8 * mib));
+  snapshots_.push_back(
+      snapshot(region(area, area + 6 * mib, mib) + region(stack_end - 4 * mib, stack_end, 4 * mib, "[stack]"),
+               10'000, 8 * mib));
   const Answer answer = match();
   EXPECT_EQ(answer.growth.mapped_bytes, 9 * mib);
   EXPECT_EQ(answer.growth.explained_bytes, 4 * mib);
@@ -239,8 +261,10 @@ TEST_F(Match, SharedSegmentsAreAsLongAsTheMapsSay) {
   snapshots_.push_back(snapshot("", 0, mib));
   call(30, {7, 0, 0}, area, 1, 500);
   call(30, {8, 0, 0}, area + 100 * mib, 1, 600);  // gone again, its shmdt was not captured
-  snapshots_.push_back(snapshot(fmt::format("{:x}-{:x} rw-s 00000000 00:01 7 /SYSV00000000 (deleted)\nRss: 4 kB\n", area,
-                                            area + 3 * mib), 10'000, mib));
+  snapshots_.push_back(
+      snapshot(fmt::format("{:x}-{:x} rw-s 00000000 00:01 7 /SYSV00000000 (deleted)\nRss: 4 kB\n", area,
+                           area + 3 * mib),
+               10'000, mib));
   const Answer answer = match();
   EXPECT_EQ(answer.growth.explained_bytes, 3 * mib);
   ASSERT_FALSE(answer.notes.empty());
@@ -251,7 +275,8 @@ TEST_F(Match, WithoutSmapsResidentIsUnknown) {
   stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}})};
   snapshots_.push_back(snapshot("", 0, mib));
   mmap(area, mib, 1, 10);
-  snapshots_.push_back(snapshot(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + mib), 10'000, 2 * mib));
+  snapshots_.push_back(
+      snapshot(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + mib), 10'000, 2 * mib));
   const Answer answer = match();
   EXPECT_EQ(answer.stacks[0].resident_bytes, std::nullopt);
   EXPECT_EQ(answer.regions[0].rss_delta, std::nullopt);
@@ -270,12 +295,13 @@ TEST_F(Match, CallsAfterTheLastSnapshotDoNotUndoIt) {
 
 // A thread that waits for the tracer has its mapping before its return is timed.
 TEST_F(Match, AMappingWhoseReturnIsTimedAfterTheSnapshotThatShowsIt) {
-  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}), make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}),
+             make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
   snapshots_.push_back(snapshot("", 0, mib));
   mmap(area, mib, 1, 9'000);
   mmap(area + mib, mib, 1, 10'020);
   munmap(area, mib, 1, 10'030);
-  mmap(area, mib, 2, 10'040);      // after the unmapping, so after the snapshot
+  mmap(area, mib, 2, 10'040);  // after the unmapping, so after the snapshot
   mmap(area + 2 * mib, mib, 1, 11'000);
   snapshots_.push_back(snapshot(region(area, area + 3 * mib, 0), 10'000, 4 * mib));
   const Answer answer = match();
@@ -299,7 +325,8 @@ TEST_F(Match, NewMemoryInPlaceOfOldIsNoGrowth) {
 }
 
 TEST_F(Match, EventsOutOfOrderInTheFile) {
-  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}), make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "f"}}),
+             make_stack(2, {{"libc.so.6", "mmap64"}, {"app", "g"}})};
   snapshots_.push_back(snapshot("", 0, mib));
   mmap(area, mib, 2, 30);
   munmap(area, mib, 1, 20);
@@ -317,7 +344,8 @@ TEST_F(Match, DifferentCallsOfOneStackAreRowsOfTheirOwn) {
   mmap(area + mib, mib, 1, 20, 6);
   call(25, {area, mib, 4 * mib, 1}, area + 16 * mib, 1, 30, 6);
   call(9, {0, mib, 3, 0x22}, static_cast<std::uint64_t>(-12), 1, 40, 6);
-  snapshots_.push_back(snapshot(region(area + mib, area + 2 * mib, 0) + region(area + 16 * mib, area + 20 * mib, 0), 10'000, 2 * mib));
+  snapshots_.push_back(snapshot(
+      region(area + mib, area + 2 * mib, 0) + region(area + 16 * mib, area + 20 * mib, 0), 10'000, 2 * mib));
   const Answer answer = match();
   ASSERT_EQ(answer.stacks.size(), 2U);
   EXPECT_EQ(answer.stacks[0].syscall, 25);
@@ -347,13 +375,24 @@ TEST_F(Match, RegionsFromAFileTakeTheLastSnapshotsPlace) {
   snapshots_.push_back(snapshot("", 0, mib));
   for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
   MatchOptions options;
-  options.after = snapshot_from_text(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + 20 * mib));
+  options.after =
+      snapshot_from_text(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + 20 * mib));
   options.after_name = "later.maps";
   const Answer answer = match(options);
   EXPECT_EQ(answer.growth.mapped_bytes, 20 * mib);
   EXPECT_EQ(answer.growth.explained_bytes, 8 * mib);
   EXPECT_EQ(answer.growth.rss_anon, std::nullopt);
   EXPECT_EQ(answer.verdict_class, "leak") << answer.verdict_text;
+}
+
+TEST_F(Match, RegionsOfAnotherProcessAreRefused) {
+  snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
+  MatchOptions options;
+  options.after = snapshot_from_text("5000-6000 rw-p 00000000 00:00 0 \n");
+  options.after_name = "other.maps";
+  const auto answer = match_trace(write(), options);
+  ASSERT_FALSE(answer.has_value());
+  EXPECT_EQ(answer.error().code, ErrorCode::input_kind);
 }
 
 TEST_F(Match, ACutTraceIsMatchedAndSaidToBeCut) {
@@ -380,7 +419,8 @@ TEST_F(Match, EventsOfStacksThatWereNeverWritten) {
 // Whatever the events and the regions are, the parts add up: match() checks it.
 TEST_F(Match, TheSumsHoldForAnything) {
   std::mt19937_64 random(5);
-  for (std::uint32_t id = 1; id <= 6; ++id) stacks_.push_back(make_stack(id, {{"app", "f" + std::to_string(id)}}));
+  for (std::uint32_t id = 1; id <= 6; ++id)
+    stacks_.push_back(make_stack(id, {{"app", "f" + std::to_string(id)}}));
   const auto random_text = [&] {
     std::string text;
     std::uint64_t at = area;
@@ -393,17 +433,21 @@ TEST_F(Match, TheSumsHoldForAnything) {
     return text;
   };
   for (int round = 0; round < 60; ++round) {
-    snapshots_ = {snapshot(random_text(), 0, random() % (100 * mib)), snapshot(random_text(), 10'000, random() % (100 * mib))};
+    snapshots_ = {snapshot(random_text(), 0, random() % (100 * mib)),
+                  snapshot(random_text(), 10'000, random() % (100 * mib))};
     events_.clear();
     for (std::uint64_t i = 0; i < 300; ++i) {
       constexpr std::int64_t numbers[] = {9, 9, 9, 11, 25, 12, 30, 67, 10, 28};
       const std::int64_t number = numbers[random() % 10];
       const std::uint64_t address = area + (random() % 1000) * page;
-      const std::uint64_t flags = number == 9 ? 0x22 | (random() % 4 == 0 ? 0x10 : 0) | (random() % 9 == 0 ? 0x100 : 0) : random() % 8;
+      const std::uint64_t flags =
+          number == 9 ? 0x22 | (random() % 4 == 0 ? 0x10 : 0) | (random() % 9 == 0 ? 0x100 : 0)
+                      : random() % 8;
       const std::uint64_t result = number == 11 || number == 67 ? 0 : area + (random() % 1000) * page;
       call(number, {address, (1 + random() % 40) * page, (1 + random() % 40) * page, flags, 0, 0},
-           random() % 12 == 0 ? static_cast<std::uint64_t>(-12) : result, static_cast<std::uint32_t>(1 + random() % 6),
-           random() % 9'999, static_cast<pid_t>(1 + random() % 3));
+           random() % 12 == 0 ? static_cast<std::uint64_t>(-12) : result,
+           static_cast<std::uint32_t>(1 + random() % 6), random() % 9'999,
+           static_cast<pid_t>(1 + random() % 3));
     }
     match();
   }

@@ -52,8 +52,8 @@ class MatchTest : public testing::Test {
   static constexpr std::uint64_t start_ns = 1'000'000'000'000;
   static std::uint64_t at_ms(std::uint64_t ms) { return start_ns + ms * 1'000'000; }
 
-  void call(std::int64_t number, std::array<std::uint64_t, 6> arguments, std::uint64_t result, std::uint32_t stack,
-            std::uint64_t ms, pid_t tid = 1234) {
+  void call(std::int64_t number, std::array<std::uint64_t, 6> arguments, std::uint64_t result,
+            std::uint32_t stack, std::uint64_t ms, pid_t tid = 1234) {
     TraceEvent event;
     event.call = {at_ms(ms), at_ms(ms) + 1000, tid, number, arguments, result, 0};
     event.stack = stack;
@@ -67,8 +67,8 @@ class MatchTest : public testing::Test {
   }
 
   /// `text` is that of smaps or maps.
-  static Snapshot snapshot(std::string_view text, std::uint64_t ms, std::uint64_t rss_anon, std::uint64_t rss_file = 0,
-                           std::uint64_t threads = 4) {
+  static Snapshot snapshot(std::string_view text, std::uint64_t ms, std::uint64_t rss_anon,
+                           std::uint64_t rss_file = 0, std::uint64_t threads = 4) {
     Snapshot made = snapshot_from_text(text);
     EXPECT_TRUE(made.unparsed.empty());
     made.time_ns = at_ms(ms);
@@ -76,8 +76,8 @@ class MatchTest : public testing::Test {
     made.threads = threads;
     return made;
   }
-  static std::string region(std::uint64_t start, std::uint64_t end, std::uint64_t rss, const std::string& name = "",
-                            const std::string& perms = "rw-p") {
+  static std::string region(std::uint64_t start, std::uint64_t end, std::uint64_t rss,
+                            const std::string& name = "", const std::string& perms = "rw-p") {
     return fmt::format("{:x}-{:x} {} 00000000 00:00 0 {}\nRss: {} kB\n", start, end, perms, name, rss / 1024);
   }
 

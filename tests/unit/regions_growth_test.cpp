@@ -151,12 +151,14 @@ TEST(SnapshotJson, RoundTrip) {
 }
 
 TEST(SnapshotJson, DamagedOnesAreRefused) {
-  for (const char* text : {"null", "[]", "{}", R"({"time_ns":1})", R"({"time_ns":"1","regions":[]})",
-                           R"({"time_ns":1,"regions":[{}]})", R"({"time_ns":1,"regions":[7]})",
-                           R"({"time_ns":1,"regions":[{"start":"0x2","end":"0x1","perms":"rw-p"}]})",
-                           R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x2","perms":"rw"}]})",
-                           R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x3","perms":"rw-p"},{"start":"0x2","end":"0x4","perms":"rw-p"}]})",
-                           R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x2","perms":"rw-p","name_hex":"0g"}]})"}) {
+  for (
+      const char* text :
+      {"null", "[]", "{}", R"({"time_ns":1})", R"({"time_ns":"1","regions":[]})",
+       R"({"time_ns":1,"regions":[{}]})", R"({"time_ns":1,"regions":[7]})",
+       R"({"time_ns":1,"regions":[{"start":"0x2","end":"0x1","perms":"rw-p"}]})",
+       R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x2","perms":"rw"}]})",
+       R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x3","perms":"rw-p"},{"start":"0x2","end":"0x4","perms":"rw-p"}]})",
+       R"({"time_ns":1,"regions":[{"start":"0x1","end":"0x2","perms":"rw-p","name_hex":"0g"}]})"}) {
     const auto read = snapshot_from_json(nlohmann::json::parse(text));
     ASSERT_FALSE(read.has_value()) << text;
     EXPECT_EQ(read.error().code, ErrorCode::input_damaged);

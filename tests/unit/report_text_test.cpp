@@ -38,12 +38,19 @@ class Report : public MatchTest {
  protected:
   /// The case of the first investigation, with something of everything that a report shows.
   Answer example() {
-    stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_orig_mmap_syscall"}, {"libucs.so.0", ""},
-                              {"libucs.so.0", "ucs_mpool_grow"}, {"libucs.so.0", "ucs_mpool_get_grow"}, {"libucs.so.0", ""},
-                              {"libucm.so.0", "ucm_event_dispatch"}, {"libucm.so.0", "ucm_munmap"}, {"app", "scratch_put"},
-                              {"app", "std::__detail::_Function_handler<void (std::vector<std::shared_ptr<Request>, "
-                                      "std::allocator<std::shared_ptr<Request> > > const&), Server::handle(int)::"
-                                      "{lambda(auto:1)#1}>::_M_invoke(std::_Any_data const&)"},
+    stacks_ = {make_stack(1, {{"libc.so.6", "syscall"},
+                              {"libucm.so.0", "ucm_orig_mmap_syscall"},
+                              {"libucs.so.0", ""},
+                              {"libucs.so.0", "ucs_mpool_grow"},
+                              {"libucs.so.0", "ucs_mpool_get_grow"},
+                              {"libucs.so.0", ""},
+                              {"libucm.so.0", "ucm_event_dispatch"},
+                              {"libucm.so.0", "ucm_munmap"},
+                              {"app", "scratch_put"},
+                              {"app",
+                               "std::__detail::_Function_handler<void (std::vector<std::shared_ptr<Request>, "
+                               "std::allocator<std::shared_ptr<Request> > > const&), Server::handle(int)::"
+                               "{lambda(auto:1)#1}>::_M_invoke(std::_Any_data const&)"},
                               {"app", "main"}}),
                make_stack(2, {{"libc.so.6", "__mmap64"}, {"app", "cache_get"}, {"app", "main"}})};
     Frame& scratch = stacks_[0].frames[8];
@@ -51,8 +58,10 @@ class Report : public MatchTest {
     scratch.line = 31;
     stacks_[1].truncated = "copy ended";
     snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
-    for (std::uint64_t i = 0; i < 50; ++i) mmap(area + i * mib, mib, 1, 100 + i * 190, static_cast<pid_t>(1 + i % 3));
-    for (std::uint64_t i = 0; i < 3; ++i) mmap(area + 200 * mib + i * 16 * page, 16 * page, 2, 100 + i * 3000);
+    for (std::uint64_t i = 0; i < 50; ++i)
+      mmap(area + i * mib, mib, 1, 100 + i * 190, static_cast<pid_t>(1 + i % 3));
+    for (std::uint64_t i = 0; i < 3; ++i)
+      mmap(area + 200 * mib + i * 16 * page, 16 * page, 2, 100 + i * 3000);
     call(9, {0, mib, 3, 0x22}, static_cast<std::uint64_t>(-12), 2, 9'000);
     snapshots_.push_back(snapshot(region(0x1000, 0x2000, page) + region(area, area + 50 * mib, 50 * mib) +
                                       region(area + 200 * mib, area + 200 * mib + 48 * page, 2 * page) +
@@ -90,7 +99,8 @@ TEST_F(Report, NoLineIsWiderThanTheTerminal) {
     options.width = width;
     std::istringstream lines(to_text(answer, options));
     for (std::string line; std::getline(lines, line);) {
-      if (width < 80 && line.find('-') != std::string::npos && line.starts_with("  7f")) continue;  // the regions table
+      if (width < 80 && line.find('-') != std::string::npos && line.starts_with("  7f"))
+        continue;  // the regions table
       EXPECT_LE(columns(line), static_cast<std::size_t>(std::max(width, 66))) << width << ": " << line;
       EXPECT_FALSE(line.ends_with(' ')) << line;
     }
@@ -109,18 +119,24 @@ TEST_F(Report, JsonHasTheNamesOfTheFormat) {
     for (const auto& [name, value] : object.items()) names += name + " ";
     return names;
   };
-  EXPECT_TRUE(keys(json).starts_with("format version target trace growth verdict stacks regions ")) << keys(json);
+  EXPECT_TRUE(keys(json).starts_with("format version target trace growth verdict stacks regions "))
+      << keys(json);
   EXPECT_EQ(keys(json["target"]), "pid start_time exe threads ");
   EXPECT_EQ(keys(json["trace"]),
-            "engine seconds stopped_ms longest_stop_ms hits events failed_calls lost mispaired predicted_slowdown ");
-  EXPECT_TRUE(keys(json["growth"]).starts_with("rss_anon_bytes rss_file_bytes rss_shmem_bytes swap_bytes page_table_bytes "
-                                               "mapped_bytes explained_bytes unexplained_bytes "));
+            "engine seconds stopped_ms longest_stop_ms hits events failed_calls lost mispaired "
+            "predicted_slowdown ");
+  EXPECT_TRUE(keys(json["growth"])
+                  .starts_with("rss_anon_bytes rss_file_bytes rss_shmem_bytes swap_bytes page_table_bytes "
+                               "mapped_bytes explained_bytes unexplained_bytes "));
   EXPECT_EQ(keys(json["verdict"]), "class text ");
-  EXPECT_TRUE(keys(json["stacks"][0]).starts_with("id syscall live_bytes resident_bytes growth_bytes share count "
-                                                  "bytes_per_minute class site frames truncated advice "));
+  EXPECT_TRUE(keys(json["stacks"][0])
+                  .starts_with("id syscall live_bytes resident_bytes growth_bytes share count "
+                               "bytes_per_minute class site frames truncated advice "));
   EXPECT_TRUE(keys(json["stacks"][0]["site"]).starts_with("module symbol offset dispatch "));
-  EXPECT_EQ(keys(json["stacks"][0]["frames"][0]), "module build_id offset function file line inlined guessed ");
-  EXPECT_TRUE(keys(json["regions"][0]).starts_with("start end class evidence size_delta rss_delta explained_bytes stacks "));
+  EXPECT_EQ(keys(json["stacks"][0]["frames"][0]),
+            "module build_id offset function file line inlined guessed ");
+  EXPECT_TRUE(keys(json["regions"][0])
+                  .starts_with("start end class evidence size_delta rss_delta explained_bytes stacks "));
   EXPECT_EQ(json["trace"]["stopped_ms"], nullptr);
   EXPECT_EQ(json["stacks"][0]["syscall"], "mmap");
   EXPECT_EQ(json["stacks"][0]["frames"][2]["function"], nullptr);

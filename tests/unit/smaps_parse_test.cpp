@@ -59,7 +59,8 @@ TEST(Smaps, ReadsEveryFieldOfTheKernel) {
 TEST(Smaps, KeepsFieldsOfNewerKernels) {
   const SmapsList list = parse_smaps(std::string(heap) + "Marvellous:         12 kB\nOdd_Flag:    yes no\n");
   ASSERT_EQ(list.entries.size(), 1U);
-  const std::vector<std::pair<std::string, std::string>> expected{{"Marvellous", "12 kB"}, {"Odd_Flag", "yes no"}};
+  const std::vector<std::pair<std::string, std::string>> expected{{"Marvellous", "12 kB"},
+                                                                  {"Odd_Flag", "yes no"}};
   EXPECT_EQ(list.entries[0].unknown, expected);
 }
 
@@ -72,20 +73,21 @@ TEST(Smaps, AFieldThatIsNotThereIsUnknownNotZero) {
 
 TEST(Smaps, LinesOfNoKnownShapeAreKept) {
   const SmapsList list = parse_smaps(
-      "Rss: 4 kB\n"                                        // before the first VMA
+      "Rss: 4 kB\n"  // before the first VMA
       "1000-2000 rw-p 00000000 00:00 0 \n"
       "Rss: many kB\n"
-      "Pss: 18446744073709551615 kB\n"                     // does not fit in bytes
+      "Pss: 18446744073709551615 kB\n"  // does not fit in bytes
       "nonsense\n"
       "3000-xyz rw-p\n"
-      "Rss: 8 kB\n"                                        // of the VMA that did not parse
+      "Rss: 8 kB\n"  // of the VMA that did not parse
       "5000-6000 rw-p 00000000 00:00 0 \n"
       "Rss: 12 kB\n");
   ASSERT_EQ(list.entries.size(), 2U);
   EXPECT_EQ(list.entries[0].get(SmapsField::rss), std::nullopt);
   EXPECT_EQ(list.entries[1].get(SmapsField::rss), 12U << 10);
-  EXPECT_EQ(list.unparsed, (std::vector<std::string>{"Rss: 4 kB", "Rss: many kB", "Pss: 18446744073709551615 kB",
-                                                     "nonsense", "3000-xyz rw-p", "Rss: 8 kB"}));
+  EXPECT_EQ(list.unparsed,
+            (std::vector<std::string>{"Rss: 4 kB", "Rss: many kB", "Pss: 18446744073709551615 kB", "nonsense",
+                                      "3000-xyz rw-p", "Rss: 8 kB"}));
 }
 
 TEST(Smaps, ACutLastLineDoesNotLoseDigits) {
@@ -96,8 +98,9 @@ TEST(Smaps, ACutLastLineDoesNotLoseDigits) {
 }
 
 TEST(Smaps, NamesThatLookLikeFields) {
-  const SmapsList list = parse_smaps("1000-2000 r--p 00000000 08:01 77 /tmp/Rss: 9 kB\nRss:   4 kB\n"
-                                     "2000-3000 rw-p 00000000 00:00 0 [anon:Size: 3 kB]\nRss:   8 kB\n");
+  const SmapsList list = parse_smaps(
+      "1000-2000 r--p 00000000 08:01 77 /tmp/Rss: 9 kB\nRss:   4 kB\n"
+      "2000-3000 rw-p 00000000 00:00 0 [anon:Size: 3 kB]\nRss:   8 kB\n");
   ASSERT_EQ(list.entries.size(), 2U);
   EXPECT_EQ(list.entries[0].vma.name, "/tmp/Rss: 9 kB");
   EXPECT_EQ(list.entries[0].get(SmapsField::rss), 4U << 10);

@@ -28,8 +28,10 @@ TEST(EventLine, IsWhatTheFormatSays) {
   TraceEvent event;
   event.call = {1, 2, 3, 11, {0x7f0000000000, 8192}, 0, 4};
   event.stack = 5;
-  EXPECT_EQ(line_of(event), R"({"type":"event","enter_ns":1,"exit_ns":2,"tid":3,"call":"munmap","args":["0x7f0000000000","0x2000"],)"
-                            R"("result":"0x0","site":4,"stack":5})");
+  EXPECT_EQ(
+      line_of(event),
+      R"({"type":"event","enter_ns":1,"exit_ns":2,"tid":3,"call":"munmap","args":["0x7f0000000000","0x2000"],)"
+      R"("result":"0x0","site":4,"stack":5})");
 }
 
 TEST(EventLine, BothParsersGiveBackWhatWasWritten) {
@@ -82,21 +84,22 @@ TEST(EventLine, TheFastParserAcceptsNothingThatTheSlowOneReadsDifferently) {
 }
 
 TEST(EventLine, WrongTypesAndRangesAreDamage) {
-  for (const char* text : {
-           R"({"exit_ns":-1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})",
-           R"({"exit_ns":1.5,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":99999999999,"call":"mmap","args":[],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"open","args":[],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":null,"args":[],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":{},"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":[1],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":["0x0","0x0","0x0","0x0","0x0","0x0","0x0"],"result":"0x0","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":0,"stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x1ffffffffffffffff","stack":1})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":4294967296})",
-           R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":"1"})",
-           R"({"exit_ns":1,"enter_ns":2,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})",
-           R"([1,2,3])", "7"})
+  for (
+      const char* text :
+      {R"({"exit_ns":-1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})",
+       R"({"exit_ns":1.5,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":99999999999,"call":"mmap","args":[],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"open","args":[],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":null,"args":[],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":{},"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":[1],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":["0x0","0x0","0x0","0x0","0x0","0x0","0x0"],"result":"0x0","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":0,"stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x1ffffffffffffffff","stack":1})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":4294967296})",
+       R"({"exit_ns":1,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":"1"})",
+       R"({"exit_ns":1,"enter_ns":2,"tid":1,"call":"mmap","args":[],"result":"0x0","stack":1})", R"([1,2,3])",
+       "7"})
     EXPECT_FALSE(event_from_json(nlohmann::json::parse(text)).has_value()) << text;
   // Where only the return was seen, there is no entry.
   const auto read = event_from_json(nlohmann::json::parse(

@@ -38,8 +38,10 @@ class TraceFile : public testing::Test {
     EXPECT_TRUE(writer.has_value());
     Stack stack;
     stack.id = 3;
-    stack.frames.push_back({"/lib/libc.so.6", "ab12", 0x10, "mmap", std::nullopt, std::nullopt, false, false, false});
-    stack.frames.push_back({"/opt/app", "", 0x20, std::nullopt, std::nullopt, std::nullopt, false, true, true});
+    stack.frames.push_back(
+        {"/lib/libc.so.6", "ab12", 0x10, "mmap", std::nullopt, std::nullopt, false, false, false});
+    stack.frames.push_back(
+        {"/opt/app", "", 0x20, std::nullopt, std::nullopt, std::nullopt, false, true, true});
     stack.truncated = "copy ended";
     EXPECT_TRUE(writer->stack(stack));
     Snapshot snapshot = snapshot_from_text("1000-3000 rw-p 00000000 00:00 0 [heap]\nRss: 8 kB\n");
@@ -114,7 +116,8 @@ TEST_F(TraceFile, EveryRecordComesBack) {
   EXPECT_EQ(seen.stacks[1].id, 3U);
   EXPECT_EQ(seen.stacks[1].frames[1].function, "main");
   EXPECT_EQ(seen.stacks[1].frames[1].line, 42U);
-  EXPECT_TRUE(seen.stacks[1].frames[1].inlined && seen.stacks[1].frames[1].guessed && seen.stacks[1].frames[1].exact);
+  EXPECT_TRUE(seen.stacks[1].frames[1].inlined && seen.stacks[1].frames[1].guessed &&
+              seen.stacks[1].frames[1].exact);
   ASSERT_EQ(seen.events.size(), 1U);
   EXPECT_EQ(seen.events[0].call.result, 0x7f0000000000U);
   ASSERT_EQ(seen.snapshots.size(), 1U);
@@ -154,7 +157,9 @@ TEST_F(TraceFile, ACutHeaderIsDamage) {
 TEST_F(TraceFile, DamagedLinesAreCountedAndLocated) {
   std::string text = whole_trace();
   const std::size_t second = text.find('\n') + 1;
-  text.insert(second, "rubbish\n{\"type\":7}\n{\"type\":\"event\"}\n[]\n{\"a\":1}\n\n{\"type\":\"stack\",\"id\":-1,\"frames\":[]}\n");
+  text.insert(second,
+              "rubbish\n{\"type\":7}\n{\"type\":\"event\"}\n[]\n{\"a\":1}\n\n{\"type\":\"stack\",\"id\":-1,"
+              "\"frames\":[]}\n");
   Seen seen;
   const auto summary = read_trace_text(text, "damaged", visitor(seen));
   ASSERT_TRUE(summary.has_value());
@@ -194,7 +199,10 @@ TEST_F(TraceFile, FilesOfOtherKindsAreNamed) {
   const std::vector<std::pair<std::string, InputKind>> files{
       {"", InputKind::empty},
       {"\x1f\x8b\x08\x00", InputKind::gzip},
-      {std::string("\x7f" "ELF\x02\x01\x01\0", 8), InputKind::elf},
+      {std::string("\x7f"
+                   "ELF\x02\x01\x01\0",
+                   8),
+       InputKind::elf},
       {"PERFILE2xxxx", InputKind::perf_data},
       {std::string("a\0b", 3), InputKind::binary},
       {"{\"format\":\"whomap-plan\",\"version\":1}", InputKind::whomap_plan},
@@ -203,7 +211,8 @@ TEST_F(TraceFile, FilesOfOtherKindsAreNamed) {
       {"{\"a\":1}\n", InputKind::json},
       {"5581-5582 r--p 00000000 08:01 12 /bin/x\n5583-5584 rw-p 00000000 00:00 0 \n", InputKind::maps},
       {"5581-5582 r--p 00000000 08:01 12 /bin/x\nSize:      4 kB\n", InputKind::smaps},
-      {"#0  0x00007f in syscall () from /lib/libc.so.6\nSyscall returned: rax = 0x7f00\n", InputKind::gdb_log},
+      {"#0  0x00007f in syscall () from /lib/libc.so.6\nSyscall returned: rax = 0x7f00\n",
+       InputKind::gdb_log},
       {"app 12 [000] 1.0: syscalls:sys_exit_mmap: 0x7f\n\t7f syscall\n", InputKind::perf_script},
       {"[pid 12] mmap(NULL, 8192, PROT_READ, MAP_PRIVATE, 3, 0) = 0x7f00\n", InputKind::strace},
       {"Attaching 2 probes...\n@[...]: 1\n", InputKind::bpftrace},
