@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +14,7 @@ namespace {
 
 /// Fills `into` from link-time address `address`; false unless all of it is in the file.
 bool read_code(const Image& image, std::uint64_t address, std::span<std::uint8_t> into) {
+  if (into.empty()) return false;
   const auto offset = image.offset_of_vaddr(address);
   const auto last = image.offset_of_vaddr(address + into.size() - 1);
   if (!offset || !last || *last - *offset != into.size() - 1) return false;
@@ -72,6 +74,28 @@ bool follows_call(const Image& image, std::uint64_t address) {
     if (is_indirect_call(part)) return true;
   }
   return false;
+}
+
+std::optional<std::uint64_t> direct_jump_target(const Image& image, std::uint64_t address) {
+  constexpr std::array<std::uint8_t, 4> endbr64{0xF3, 0x0F, 0x1E, 0xFA};
+  std::array<std::uint8_t, 4> first{};
+  if (read_code(image, address, first) && first == endbr64) address += first.size();
+  std::array<std::uint8_t, 5> code{};
+  if (!read_code(image, address, code) || code[0] != 0xE9) return std::nullopt;
+  std::int32_t displacement = 0;
+  std::memcpy(&displacement, &code[1], sizeof displacement);
+  return address + code.size() + static_cast<std::uint64_t>(std::int64_t{displacement});
+}
+
+bool sets_frame_pointer(const Image& image, std::uint64_t start, std::uint64_t size) {
+  // Hand-written code (V8's builtins) may do a few things first. The second move is the other encoding.
+  constexpr std::array<std::uint8_t, 4> push_move{0x55, 0x48, 0x89, 0xE5}, other{0x55, 0x48, 0x8B, 0xEC};
+  std::array<std::uint8_t, 256> code{};
+  const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(code.size(), size));
+  if (!read_code(image, start, std::span(code).first(length))) return false;
+  const auto end = code.begin() + static_cast<std::ptrdiff_t>(length);
+  return std::search(code.begin(), end, push_move.begin(), push_move.end()) != end ||
+         std::search(code.begin(), end, other.begin(), other.end()) != end;
 }
 
 bool is_signal_return_code(const Image& image, std::uint64_t address) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two questions about the code around an address, answered from the image's bytes.
+// Questions about the code around an address, answered from the image's bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,13 @@ bool follows_call(const Image& image, std::uint64_t address);
 
 /// Where the direct `call rel32` that ends at `address` goes; nullopt when there is none.
 std::optional<std::uint64_t> direct_call_target(const Image& image, std::uint64_t address);
+
+/// Where the direct jump that `address` begins with goes (past an endbr64); nullopt when it is none.
+std::optional<std::uint64_t> direct_jump_target(const Image& image, std::uint64_t address);
+
+/// Does the function of `size` bytes at `start` set up a frame pointer (push %rbp; mov %rsp,%rbp), at its
+/// start or soon after it?
+bool sets_frame_pointer(const Image& image, std::uint64_t start, std::uint64_t size);
 
 /// Is this the code that the kernel returns to after a signal handler: mov $15,%rax; syscall?
 /// libc's differ in whether they describe it by CFI, not in the bytes (glibc, musl, Go, bionic).

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/unwind/unwinder.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,7 +32,7 @@ const UnreadableModule* unreadable_at(const ModuleMap& modules, std::uint64_t ad
 }  // namespace
 
 struct Unwinder::State {
-  explicit State(const ModuleMap& map) : modules(map) {}
+  explicit State(const ModuleMap& map) : modules(map), guess_caller(map) {}
 
   const Row& row(int module, std::uint64_t offset, PcKind kind);
   Row make_row(CallFrameInfo& cfi, std::uint64_t offset, PcKind kind) const;
@@ -45,7 +44,7 @@ struct Unwinder::State {
   const ModuleMap& modules;
   std::vector<std::unique_ptr<CallFrameInfo>> cfi;  ///< by module index, opened when first needed
   RowCache rows;
-  std::vector<AddressRange> other_code;
+  CallerGuess guess_caller;
   bool other_code_known = false;
 };
 
@@ -76,8 +75,7 @@ const Row& Unwinder::State::row(int module, std::uint64_t offset, PcKind kind) {
 
 bool Unwinder::State::may_be_code(std::uint64_t address) const {
   if (!other_code_known || unreadable_at(modules, address) != nullptr) return true;
-  return std::any_of(other_code.begin(), other_code.end(),
-                     [&](const AddressRange& range) { return range.contains(address); });
+  return guess_caller.in_other_code(address);
 }
 
 std::string Unwinder::State::no_unwind_info(const UnwoundFrame& frame, bool unusable) const {
@@ -113,7 +111,7 @@ Unwinder::Unwinder(const ModuleMap& modules) : state_(std::make_unique<State>(mo
 Unwinder::~Unwinder() = default;
 
 void Unwinder::set_other_code(std::vector<AddressRange> ranges) {
-  state_->other_code = std::move(ranges);
+  state_->guess_caller.set_other_code(std::move(ranges));
   state_->other_code_known = true;
 }
 
@@ -129,11 +127,14 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     const std::uint64_t pc = registers[dwarf_register::rip];
     const std::uint64_t lookup = kind == PcKind::return_address ? pc - 1 : pc;
     const int module = state_->modules.find(lookup);
-    if (module < 0 && kind == PcKind::return_address && !state_->may_be_code(lookup)) {
-      result.truncated =
-          fmt::format("the return address of {} would be {:#x}, which is not executable memory",
-                      place(state_->modules, result.frames.back()), pc);
-      return result;
+    if (kind == PcKind::return_address) {
+      const bool not_code = module < 0 && !state_->may_be_code(lookup);
+      if (not_code || (guessed && module >= 0 && !state_->guess_caller.is_return_address(pc))) {
+        result.truncated = fmt::format("the return address of {} would be {:#x}, which {}",
+                                       place(state_->modules, result.frames.back()), pc,
+                                       not_code ? "is not executable memory" : "follows no call");
+        return result;
+      }
     }
     if (result.frames.size() == frame_limit) {
       result.truncated = fmt::format("more than {} frames", frame_limit);
@@ -158,7 +159,7 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
       case Row::Kind::outermost: return result;
       case Row::Kind::missing:
       case Row::Kind::unusable:
-        if (!guess_caller({state_->modules, state_->other_code, stack, kind}, registers)) {
+        if (!state_->guess_caller(kind, stack, registers)) {
           result.truncated = state_->no_unwind_info(frame, row.kind == Row::Kind::unusable);
           return result;
         }

@@ -100,7 +100,8 @@ TEST(YardstickThread, EqualsGdb) {
 // Debian's UCX hooks mmap by overwriting libc's code; its libraries are stripped and have no frame pointers.
 TEST(YardstickUcx, EqualsGdbUnderTheHooks) {
   if (!has_program("gdb")) GTEST_SKIP() << "needs gdb";
-  if (!std::filesystem::exists(target("ucx_frames"))) GTEST_SKIP() << "needs libucx-dev when whomap is configured";
+  if (!std::filesystem::exists(target("ucx_frames")))
+    GTEST_SKIP() << "needs libucx-dev when whomap is configured";
   const BlockedChild child({target("ucx_frames")}, {"UCX_MEM_MMAP_HOOK_MODE=bistro"});
   ASSERT_EQ(child.line(), "blocked");
   constexpr long mmap_number = 9;
@@ -108,7 +109,8 @@ TEST(YardstickUcx, EqualsGdbUnderTheHooks) {
   const StoppedThread thread = look_at_return(child.pid(), mmap_number);
   const Comparison comparison = compare_with_gdb(child.pid(), child.pid(), thread);
   expect_equal(comparison);
-  for (const char* const name : {"ucm_orig_mmap_syscall", "ucm_event_dispatch", "ucm_mmap", "map_memory", "main"})
+  for (const char* const name :
+       {"ucm_orig_mmap_syscall", "ucm_event_dispatch", "ucm_mmap", "map_memory", "main"})
     EXPECT_TRUE(has_function(comparison, name)) << name << "\n" << to_text(comparison.ours);
   EXPECT_TRUE(has_function(comparison, "")) << "ucm's static function has no name in the file";
 }
@@ -171,6 +173,47 @@ TEST(FramePointers, LeadThroughCodeWithoutUnwindInfoAndAreMarkedGuessed) {
   EXPECT_TRUE(has_function(comparison, "with_alloca")) << to_text(comparison.ours);
   EXPECT_TRUE(has_function(comparison, "main")) << to_text(comparison.ours);
   EXPECT_TRUE(comparison.differences.empty()) << ::testing::PrintToString(comparison.differences);
+}
+
+/// The functions of a blocked thread, innermost first, without inlined ones.
+std::vector<std::string> functions_of(const std::vector<std::string>& command, UnwoundStack& stack) {
+  const BlockedChild child(command);
+  if (child.line() != "blocked") return {};
+  const Code code = code_of(child.pid());
+  const StoppedThread thread = look_at(child.pid());
+  Unwinder unwinder(code.modules);
+  unwinder.set_other_code(code.other);
+  stack = unwinder.unwind(thread.registers, thread.stack);
+  std::vector<std::string> names;
+  Symboliser symboliser;
+  for (const Frame& frame : symboliser.frames(stack, code.modules))
+    if (!frame.inlined) names.push_back(without_parameters(frame.function.value_or("")));
+  return names;
+}
+
+TEST(Musl, CallersAreFoundByTheirCallsAndMarkedGuessed) {
+  const std::string program = target("c_frames_musl");
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "needs musl-gcc when whomap is configured";
+  UnwoundStack stack;
+  const std::vector<std::string> names = functions_of({program, "signal"}, stack);
+  const std::vector<std::string> expected{"__syscall_cp_c", "read",  "block",       "__restore_rt",
+                                          "__restore_sigs", "raise", "interrupted", "main"};
+  ASSERT_GE(names.size(), expected.size()) << stack.truncated;
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(names[i].rfind(expected[i], 0), 0U) << names[i];
+  EXPECT_FALSE(stack.frames[0].guessed);
+  EXPECT_TRUE(stack.frames[1].guessed);
+  EXPECT_EQ(stack.truncated.rfind("no unwind info at c_frames_musl+0x", 0), 0U) << stack.truncated;
+}
+
+TEST(Jit, FramePointersLeadThroughToTheOutermostFrame) {
+  if (!has_program("node")) GTEST_SKIP() << "needs node";
+  UnwoundStack stack;
+  const std::vector<std::string> names = functions_of({"node", TARGET_SOURCES "/node_frames.js"}, stack);
+  EXPECT_EQ(stack.truncated, "");
+  EXPECT_TRUE(
+      std::any_of(stack.frames.begin(), stack.frames.end(), [](const auto& frame) { return frame.guessed; }));
+  for (const char* const name : {"node::Start", "_start"})
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
 }
 
 }  // namespace
