@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "core/elf/debug_file.h"
-#include "core/elf/fde_index.h"
 
 namespace whomap {
 namespace {
@@ -30,7 +29,7 @@ std::uint64_t end_of_section(Elf* elf, const GElf_Sym& symbol) {
 
 }  // namespace
 
-SymbolTable::SymbolTable(const Image& image) : fdes_(fde_ranges(image)) {
+SymbolTable::SymbolTable(const Image& image) : fdes_(read_frame_ranges(image)) {
   read_all(image, SHT_SYMTAB);
   if (entries_.empty())
     if (const auto separate = separate_debug_file(image)) read_all(*separate, SHT_SYMTAB);
@@ -97,22 +96,22 @@ void SymbolTable::sort() {
 bool SymbolTable::fde_start_in(std::uint64_t after, std::uint64_t up_to) const {
   const auto next =
       std::upper_bound(fdes_.begin(), fdes_.end(), after,
-                       [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
+                       [](std::uint64_t value, const FrameRange& fde) { return value < fde.start; });
   return next != fdes_.end() && next->start <= up_to;
 }
 
-const AddressRange* SymbolTable::fde_at(std::uint64_t address) const {
+const FrameRange* SymbolTable::fde_at(std::uint64_t address) const {
   const auto next =
       std::upper_bound(fdes_.begin(), fdes_.end(), address,
-                       [](std::uint64_t value, const AddressRange& fde) { return value < fde.start; });
-  if (next == fdes_.begin() || !std::prev(next)->contains(address)) return nullptr;
+                       [](std::uint64_t value, const FrameRange& fde) { return value < fde.start; });
+  if (next == fdes_.begin() || address >= std::prev(next)->end) return nullptr;
   return &*std::prev(next);
 }
 
 /// The FDE settles it. Code without any is left to the symbols alone, if they are complete: then the next
 /// function's symbol is where this one ends. An exported symbol says nothing about what follows it.
 bool SymbolTable::covers_without_size(const Entry& entry, std::uint64_t address) const {
-  if (const AddressRange* const fde = fde_at(address)) return fde->contains(entry.start);
+  if (const FrameRange* const fde = fde_at(address)) return entry.start >= fde->start;
   return entry.complete && address < entry.section_end && !fde_start_in(entry.start, address);
 }
 

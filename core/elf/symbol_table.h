@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/elf/eh_frame.h"
 #include "core/elf/image.h"
-#include "core/process/vma.h"
 
 namespace whomap {
 
@@ -44,11 +44,11 @@ class SymbolTable {
   void read_all(const Image& symbols, unsigned section_type);
   void sort();
   [[nodiscard]] bool fde_start_in(std::uint64_t after, std::uint64_t up_to) const;
-  [[nodiscard]] const AddressRange* fde_at(std::uint64_t address) const;
+  [[nodiscard]] const FrameRange* fde_at(std::uint64_t address) const;
   [[nodiscard]] bool covers_without_size(const Entry& entry, std::uint64_t address) const;
 
   std::vector<Entry> entries_;  ///< sorted by start; of aliases the preferred one is last
-  std::vector<AddressRange> fdes_;
+  std::vector<FrameRange> fdes_;
   std::uint64_t largest_size_ = 0;
 };
 

@@ -3,6 +3,9 @@
 
 #include <elfutils/libdw.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "core/symbols/function_name.h"
 
 namespace whomap {
@@ -19,6 +22,7 @@ void add_source(Frame& frame, std::optional<SourceLine> line) {
 ImageSymbols::ImageSymbols(std::shared_ptr<const Image> image)
     : image_(std::move(image)),
       table_(*image_),
+      go_functions_(read_go_functions(*image_)),
       debug_info_(DebugInfo::open(image_, DebugInfo::Wanted::debug_info)) {
   if (debug_info_) units_.emplace(debug_info_->dwarf());
 }
@@ -36,7 +40,16 @@ std::optional<std::uint64_t> ImageSymbols::function_entry(std::uint64_t address)
     if (dwarf_entrypc(&found->function, &entry) == 0) return entry;
   }
   if (const FunctionSymbol* const symbol = table_.find(address)) return symbol->start;
+  if (const GoFunction* const go = go_function(address)) return go->start;
   return std::nullopt;
+}
+
+const GoFunction* ImageSymbols::go_function(std::uint64_t address) const {
+  auto next =
+      std::upper_bound(go_functions_.begin(), go_functions_.end(), address,
+                       [](std::uint64_t value, const GoFunction& each) { return value < each.start; });
+  if (next == go_functions_.begin() || address >= std::prev(next)->end) return nullptr;
+  return &*std::prev(next);
 }
 
 std::vector<Frame> ImageSymbols::look_up(std::uint64_t offset, bool exact) {
@@ -62,8 +75,12 @@ std::vector<Frame> ImageSymbols::look_up(std::uint64_t offset, bool exact) {
     }
     frame.function = function_name(found->function);
   }
-  if (!frame.function)
-    if (const FunctionSymbol* const symbol = table_.find(address)) frame.function = demangled(symbol->name);
+  if (!frame.function) {
+    if (const FunctionSymbol* const symbol = table_.find(address))
+      frame.function = demangled(symbol->name);
+    else if (const GoFunction* const go = go_function(address); go != nullptr && !go->name.empty())
+      frame.function = std::string(go->name);
+  }
   add_source(frame, std::move(line));
   result.push_back(std::move(frame));
   return result;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/elf/debug_file.h"
+#include "core/elf/go_functions.h"
 #include "core/elf/image.h"
 #include "core/elf/symbol_table.h"
 #include "core/symbols/compile_units.h"
@@ -32,10 +33,12 @@ class ImageSymbols {
   CompileUnits* units() { return units_ ? &*units_ : nullptr; }
 
  private:
+  [[nodiscard]] const GoFunction* go_function(std::uint64_t address) const;
   std::vector<Frame> look_up(std::uint64_t offset, bool exact);
 
   std::shared_ptr<const Image> image_;
   SymbolTable table_;
+  std::vector<GoFunction> go_functions_;  ///< what a stripped Go binary keeps
   std::optional<DebugInfo> debug_info_;
   std::optional<CompileUnits> units_;
   std::map<std::pair<std::uint64_t, bool>, std::vector<Frame>> frames_;

@@ -12,6 +12,10 @@
 #include "core/symbols/image_symbols.h"
 #include "core/unwind/cfi.h"
 
+// libelf 0.188 forgets some memory when it gives up on a string table or a compressed section.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libelf.so\n"; }
+
 namespace whomap {
 namespace {
 

@@ -5,9 +5,6 @@
 #include <gtest/gtest.h>
 #include <link.h>
 
-#include <algorithm>
-
-#include "core/elf/fde_index.h"
 #include "core/elf/symbol_table.h"
 #include "core/symbols/function_name.h"
 #include "core/symbols/symboliser.h"
@@ -103,17 +100,6 @@ TEST(SymbolTable, ALabelBelongsToTheFunctionAroundIt) {
   const SymbolTable table(*image);
   EXPECT_EQ(name_at(table, link_time(symbol_test_label)), "symbol_test_around");
   EXPECT_EQ(name_at(table, link_time(symbol_test_label) + 2), "symbol_test_around");
-}
-
-TEST(FdeRanges, BeginAndEndWithTheFunctions) {
-  const auto image = self();
-  ASSERT_TRUE(image);
-  const std::vector<AddressRange> ranges = fde_ranges(*image);
-  const std::uint64_t start = link_time(symbol_test_sizeless);
-  EXPECT_NE(std::find(ranges.begin(), ranges.end(), AddressRange{start, start + 8}), ranges.end());
-  EXPECT_NE(std::find(ranges.begin(), ranges.end(), AddressRange{start + 16, start + 20}), ranges.end());
-  EXPECT_TRUE(std::is_sorted(ranges.begin(), ranges.end(),
-                             [](const AddressRange& a, const AddressRange& b) { return a.start < b.start; }));
 }
 
 TEST(Symboliser, UnknownStaysUnknown) {
