@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/unwind/cfi.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include <dwarf.h>
 #include <elf.h>
+
+#include "core/elf/go_functions.h"
 
 namespace whomap {
 namespace {
@@ -113,6 +118,14 @@ CallFrameInfo::CallFrameInfo(std::shared_ptr<const Image> image) : image_(std::m
     debug_frame_opened_ = true;
     return;
   }
+  // go/src/runtime/asm_amd64.s: all of these load SP from a gobuf or a g before they call on.
+  constexpr std::array<std::string_view, 4> switching{"runtime.systemstack", "runtime.mcall",
+                                                      "runtime.morestack", "runtime.asmcgocall"};
+  for (const GoFunction& function : read_go_functions(*image_)) {
+    const std::string_view name = function.name.substr(0, function.name.find(".abi0"));
+    if (std::find(switching.begin(), switching.end(), name) != switching.end())
+      stack_switches_.push_back({function.start, function.end});
+  }
   // Finds .eh_frame by PT_GNU_EH_FRAME, else by its section.
   eh_frame_ = dwarf_getcfi_elf(image_->elf());
 }
@@ -133,6 +146,11 @@ Dwarf_Frame* CallFrameInfo::find_frame(std::uint64_t address) {
   if (!debug_frame_opened_) open_debug_frame();
   if (debug_frame_ != nullptr && dwarf_cfi_addrframe(debug_frame_, address, &frame) == 0) return frame;
   return nullptr;
+}
+
+bool CallFrameInfo::switches_stacks(std::uint64_t address) const {
+  return std::any_of(stack_switches_.begin(), stack_switches_.end(),
+                     [&](const AddressRange& range) { return range.contains(address); });
 }
 
 Row CallFrameInfo::row_at(std::uint64_t address) {

@@ -12,6 +12,7 @@
 
 #include "core/elf/debug_file.h"
 #include "core/elf/image.h"
+#include "core/process/vma.h"
 #include "core/unwind/row.h"
 
 namespace whomap {
@@ -27,6 +28,10 @@ class CallFrameInfo {
   Row row_at(std::uint64_t address);
   [[nodiscard]] const GeneralRow& general_row(std::uint32_t index) const { return general_rows_[index]; }
 
+  /// Is `address` in a function of Go's runtime that goes on on another stack? Its rows describe that stack
+  /// as if it were the caller's, and would lead to whatever was left there.
+  [[nodiscard]] bool switches_stacks(std::uint64_t address) const;
+
   [[nodiscard]] const Image& image() const { return *image_; }
 
  private:
@@ -39,6 +44,7 @@ class CallFrameInfo {
   std::optional<DebugInfo> debug_info_;
   Dwarf_CFI* debug_frame_ = nullptr;  ///< owned by debug_info_
   std::vector<GeneralRow> general_rows_;
+  std::vector<AddressRange> stack_switches_;
 };
 
 }  // namespace whomap

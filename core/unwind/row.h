@@ -21,6 +21,7 @@ struct Row {
     general,        ///< see GeneralRow number `general`
     outermost,      ///< the return address is undefined: nobody called this frame
     kernel_signal,  ///< the kernel's x86-64 signal return code, without CFI of its own
+    stack_switch,   ///< Go's runtime runs this on another stack than its caller's
   };
   static constexpr std::int32_t not_saved = std::numeric_limits<std::int32_t>::min();
 

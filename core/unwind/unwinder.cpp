@@ -49,6 +49,11 @@ struct Unwinder::State {
 };
 
 Row Unwinder::State::make_row(CallFrameInfo& source, std::uint64_t offset, PcKind kind) const {
+  if (source.switches_stacks(kind == PcKind::return_address ? offset - 1 : offset)) {
+    Row row;
+    row.kind = Row::Kind::stack_switch;
+    return row;
+  }
   if (kind != PcKind::return_address) return source.row_at(offset);
   Row row = source.row_at(offset - 1);
   if (row.signal) return row;
@@ -157,6 +162,11 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
         break;
       case Row::Kind::kernel_signal: step = step_kernel_signal(stack, registers); break;
       case Row::Kind::outermost: return result;
+      case Row::Kind::stack_switch:
+        result.truncated =
+            fmt::format("Go's runtime switched stacks at {}: the caller's stack was not copied",
+                        place(state_->modules, frame));
+        return result;
       case Row::Kind::missing:
       case Row::Kind::unusable:
         if (!state_->guess_caller(kind, stack, registers)) {
