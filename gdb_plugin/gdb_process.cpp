@@ -180,9 +180,9 @@ bool GdbProcess::reap(int milliseconds) {
 
 bool GdbProcess::wait(double patience_seconds) {
   if (pid_ <= 0 || reap(static_cast<int>(patience_seconds * 1000))) return true;
-  constexpr int patience_after_term_ms = 5000;
-  ::kill(pid_, SIGTERM);
-  if (reap(patience_after_term_ms)) return false;
+  constexpr int patience_after_hup_ms = 5000;
+  ::kill(pid_, SIGHUP);
+  if (reap(patience_after_hup_ms)) return false;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;

@@ -28,9 +28,10 @@ class GdbProcess {
 
   GdbProcess(GdbProcess&& other) noexcept;
   GdbProcess& operator=(GdbProcess&&) = delete;
-  ~GdbProcess();  ///< ends GDB if it still runs, TERM first: it detaches then
+  ~GdbProcess();  ///< ends GDB if it still runs, HUP first: it detaches then
 
-  /// Waits for GDB to end by itself, then helps: TERM, then KILL. True when it ended by itself.
+  /// Waits for GDB to end by itself, then helps: HUP, then KILL. True when it ended by itself.
+  /// (Not TERM: GDB then quits in the middle of what it does. HUP is handled between two events.)
   bool wait(double patience_seconds);
 
   [[nodiscard]] pid_t pid() const { return pid_; }

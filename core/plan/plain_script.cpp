@@ -21,8 +21,7 @@ constexpr std::string_view heading = R"gdb(# Process {pid} ({comm}); written by 
 #    some hundred calls a second the process crawls.
 #  - Ordinary breakpoints are in its code meanwhile. Never kill this GDB with -9: the next thread that reaches
 #    one of them would end the process.
-#  - Ctrl-C at this GDB sends SIGINT to the process. To end early: kill -TERM the GDB, then, if the process
-#    is in state T, kill -CONT {pid}.
+#  - Ctrl-C at this GDB sends SIGINT to the process. To end early: kill -HUP the GDB.
 
 set pagination off
 set confirm off
@@ -35,9 +34,9 @@ set debuginfod enabled off
 set breakpoint pending off
 handle all nostop noprint pass
 
-# Ends the trace after {seconds} s: TERM makes GDB detach. It can leave the SIGSTOP behind with which it stops threads;
-# SIGCONT undoes that. Both only as long as the two process ids mean the same processes (start times compared).
-shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (sleep {seconds}; same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; if same; then kill -TERM $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
+# Ends the trace after {seconds} s: HUP makes GDB detach, between two events (TERM would be in the middle of one, and
+# has ended processes). Should it leave the SIGSTOP behind with which it stops threads, SIGCONT undoes that. Both only as long as the two process ids mean the same processes (start times compared).
+shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (sleep {seconds}; same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
 
 attach {pid}
 set $whomap_hits = 0

@@ -11,7 +11,9 @@ namespace {
 /// Settings that keep GDB from reading, loading or running anything that belongs to the target, and from
 /// planting breakpoints of its own. The folder for sysroot is one that can not exist: with it GDB finds
 /// neither libraries nor the dynamic loader, in whose code it would put a breakpoint (_dl_debug_state).
-constexpr std::string_view settings = R"(set pagination off
+/// GDB's worker threads go because they do not block TERM and HUP, which the plugin waits for.
+constexpr std::string_view settings = R"(maint set worker-threads 0
+set pagination off
 set confirm off
 set width 0
 set height 0

@@ -33,7 +33,13 @@ StackTable::StackTable(const Target& target) : target_(target), unwinder_(module
 
 void StackTable::read_modules() {
   const auto begin = std::chrono::steady_clock::now();
-  if (const auto maps = read_maps(target_.pid())) modules_.update(target_, maps->vmas);
+  if (const auto maps = read_maps(target_.pid())) {
+    modules_.update(target_, maps->vmas);
+    std::vector<AddressRange> other_code;
+    for (const Vma& vma : maps->vmas)
+      if (vma.executable && modules_.find(vma.start) < 0) other_code.push_back(vma.range());
+    unwinder_.set_other_code(std::move(other_code));
+  }
   const auto end = std::chrono::steady_clock::now();
   constexpr int cost_share = 20;  // at most a twentieth of the time goes into this
   next_module_read_ = end + std::max<std::chrono::steady_clock::duration>(std::chrono::milliseconds(100),
@@ -82,20 +88,7 @@ Stack StackTable::named(std::uint32_t id) {
   const UnwoundStack& unwound = stacks_[id];
   Stack stack{id, {}, {}};
   if (!unwound.truncated.empty()) stack.truncated = unwound.truncated;
-  for (const UnwoundFrame& frame : unwound.frames) {
-    if (frame.module < 0) {
-      stack.frames.push_back(frame_of(frame));
-      continue;
-    }
-    const Module& module = modules_.module(frame.module);
-    for (Frame& named : symboliser_.frames(module.image, frame.offset, frame.exact)) {
-      named.module = module.path;
-      named.build_id = module.image->build_id();
-      named.guessed = frame.guessed;
-      named.exact = frame.exact;
-      stack.frames.push_back(std::move(named));
-    }
-  }
+  stack.frames = symboliser_.frames(unwound, modules_);
   return stack;
 }
 

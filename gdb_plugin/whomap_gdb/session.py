@@ -16,6 +16,7 @@ from .status import StatusFile
 # After the breakpoints are out, threads that had already hit one are still reported to GDB; it has to
 # see these reports before it lets go, or a thread would go on behind half an instruction.
 SETTLE_SECONDS = 0.05
+ORDERLY_END_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
 def start_time(pid):
@@ -45,9 +46,10 @@ class Session:
         self.resumed = False
 
     def run(self):
-        # Ctrl-C at the terminal reaches the collector too, and that ends the trace. GDB itself would
-        # send the SIGINT on to the target.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # Ctrl-C at the terminal reaches the collector too, and that ends the trace; GDB itself would send the
+        # SIGINT on to the target. TERM would make it quit in the middle of whatever it does: breakpoints
+        # that a thread has just hit are then lost, and the target dies of them (seen in most rounds).
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ORDERLY_END_SIGNALS})
         try:
             self.connect()
             self.attach()
@@ -119,14 +121,22 @@ class Session:
 
     def watch_for_end(self):
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for GDB
-        threading.Thread(target=self.wait_and_end, daemon=True).start()
+        for waiting in (self.wait_and_end, self.wait_for_signal):
+            threading.Thread(target=waiting, daemon=True).start()
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def wait_and_end(self):
         self.tracer.wait_for_end()
+        self.end_soon("asked")
+
+    def wait_for_signal(self):
+        signal.sigwait(ORDERLY_END_SIGNALS)
+        self.end_soon("signal")
+
+    def end_soon(self, reason):
         gdb.post_event(self.disable_breakpoints)
         time.sleep(SETTLE_SECONDS)
-        gdb.post_event(lambda: self.let_go("asked"))
+        gdb.post_event(lambda: self.let_go(reason))
 
     def disable_breakpoints(self):
         for each in self.breakpoints:

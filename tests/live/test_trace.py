@@ -188,6 +188,21 @@ def test_killed_gdb_leaves_a_running_target_with_its_code(targets, compile_c, tm
     assert read_trace(trace)[-1]["reason"] == "engine-died"
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_gdb_that_is_told_to_end_detaches_first(raw_mmap, tmp_path, how):
+    before = code_of(raw_mmap.pid)
+    for round_ in range(5):
+        trace = tmp_path / f"t{round_}"
+        tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", trace],
+                                  stdout=subprocess.DEVNULL)
+        wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
+        os.kill(int(status_field(raw_mmap.pid, "TracerPid")), how)
+        tracer.wait(60)
+        assert is_running(raw_mmap.pid)
+        assert differences(before, code_of(raw_mmap.pid)) == []
+        assert read_trace(trace)[-1]["reason"] == "engine-stopped"
+
+
 def test_killed_whomap_makes_gdb_let_go(raw_mmap, tmp_path):
     before = code_of(raw_mmap.pid)
     tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", tmp_path / "t"],

@@ -2,6 +2,7 @@
 import pathlib
 import signal
 import sys
+import threading
 import types
 
 import pytest
@@ -19,6 +20,7 @@ def gdb(monkeypatch):
     Tracer.ready = True
     core.Tracer = Tracer
     core.make_channel = lambda: (3, 4)
+    monkeypatch.setattr(signal, "sigwait", lambda signals: threading.Event().wait())  # none comes
     monkeypatch.setattr(signal, "pthread_sigmask", lambda how, signals: set())  # this process keeps its Ctrl-C
     monkeypatch.setitem(sys.modules, "gdb", module)
     monkeypatch.setitem(sys.modules, "_whomap", core)
