@@ -8,18 +8,6 @@
 namespace po = boost::program_options;
 
 namespace whomap::cli {
-namespace {
-
-template <class Number>
-std::optional<Number> number_of(const std::string& text) {
-  Number value{};
-  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || rest != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
-
 void add_capture_options(CommandLine& line) {
   line.options().add_options()
       ("duration,d", po::value<std::string>()->value_name("SEC")->default_value("10"), "how long to capture")
@@ -28,18 +16,17 @@ void add_capture_options(CommandLine& line) {
 }
 
 Result<CaptureOptions> capture_options(const CommandLine& line) {
-  constexpr double week = 7 * 86400.0;
   CaptureOptions options;
-  const auto seconds = number_of<double>(line.get<std::string>("duration"));
-  if (!seconds || !(*seconds > 0) || *seconds > week)
-    return fail(ErrorCode::usage, fmt::format("-d is '{}'", line.get<std::string>("duration")),
-                "it takes seconds above 0 and up to a week");
+  const auto seconds = parse_seconds(line.get<std::string>("duration"));
+  if (!seconds) return tl::make_unexpected(seconds.error());
   options.seconds = *seconds;
   if (line.has("max-hits")) {
-    options.max_hits = number_of<std::uint64_t>(line.get<std::string>("max-hits"));
-    if (options.max_hits.value_or(0) == 0)
-      return fail(ErrorCode::usage, fmt::format("--max-hits is '{}'", line.get<std::string>("max-hits")),
-                  "it takes a number above 0");
+    const std::string& text = line.get<std::string>("max-hits");
+    std::uint64_t hits = 0;
+    const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), hits);
+    if (problem != std::errc{} || rest != text.data() + text.size() || hits == 0)
+      return fail(ErrorCode::usage, fmt::format("--max-hits is '{}'", text), "it takes a number above 0");
+    options.max_hits = hits;
   }
   if (line.has("syscalls")) {
     auto syscalls = parse_syscalls(line.get<std::string>("syscalls"));

@@ -137,6 +137,15 @@ Result<pid_t> parse_pid(const std::string& text) {
   return pid;
 }
 
+Result<double> parse_seconds(const std::string& text) {
+  constexpr double week = 7 * 86400.0;
+  double seconds = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (problem != std::errc{} || rest != text.data() + text.size() || !(seconds > 0) || seconds > week)
+    return fail(ErrorCode::usage, fmt::format("'{}' is not a duration", text), "give seconds above 0, up to a week");
+  return seconds;
+}
+
 Result<std::vector<std::int64_t>> parse_syscalls(const std::string& text) {
   std::vector<std::int64_t> numbers;
   std::istringstream list(text);

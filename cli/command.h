@@ -92,6 +92,8 @@ Result<void> write_result(const std::string& path, bool overwrite, std::string_v
 Result<std::uint64_t> parse_bytes(const std::string& text);
 /// A pid as given on the command line: digits only, 1..2^22 (the kernel's PID_MAX_LIMIT).
 Result<pid_t> parse_pid(const std::string& text);
+/// "2.5" -> seconds; above 0, up to a week.
+Result<double> parse_seconds(const std::string& text);
 /// "mmap,munmap" -> x86-64 numbers.
 Result<std::vector<std::int64_t>> parse_syscalls(const std::string& text);
 

@@ -10,6 +10,7 @@
 #include "cli/plan_table.h"
 #include "core/elf/module_map.h"
 #include "core/plan/make_plan.h"
+#include "core/plan/observe.h"
 #include "core/process/target.h"
 #include "core/process/vma.h"
 
@@ -18,7 +19,7 @@ namespace po = boost::program_options;
 namespace whomap::cli {
 namespace {
 
-Result<Plan> plan_of_process(pid_t pid, const PlanOptions& options) {
+Result<Plan> plan_of_process(pid_t pid, const PlanOptions& options, std::optional<double> observed_seconds) {
   auto target = Target::open(pid);
   if (!target) return tl::make_unexpected(target.error());
   auto maps = read_maps(pid);
@@ -29,6 +30,8 @@ Result<Plan> plan_of_process(pid_t pid, const PlanOptions& options) {
   if (plan && !maps->unparsed.empty())
     plan->notes.push_back(
         fmt::format("{} lines of /proc/{}/maps were not understood", maps->unparsed.size(), pid));
+  if (plan && observed_seconds)
+    if (auto observed = observe(*plan, *target, *observed_seconds); !observed) return tl::make_unexpected(observed.error());
   return plan;
 }
 
@@ -48,12 +51,21 @@ ExitStatus run(const std::vector<std::string>& arguments) {
       "elf", po::value<std::string>()->value_name("FILE"), "an x86-64 or AArch64 file on disk instead")(
       "syscalls", po::value<std::string>()->value_name("LIST"),
       "calls to plan for (default: mmap,munmap,mremap,brk)")(
+      "observe", po::value<std::string>()->value_name("SEC"),
+      "count for SEC seconds how often each variable site is hit now; the process is not stopped")(
       "module", po::value<std::string>()->value_name("REGEX"), "only modules whose path matches")(
       "format", po::value<std::string>()->value_name("FORMAT")->default_value("table"), "table or json")(
       "output,o", po::value<std::string>()->value_name("FILE")->default_value("-"),
       "write to FILE, - is standard output");
   if (auto stop = line.parse(arguments)) return *stop;
   if (line.has("pid") == line.has("elf")) return report_usage("plan", "give either -p PID or --elf FILE");
+  std::optional<double> observed_seconds;
+  if (line.has("observe")) {
+    if (line.has("elf")) return report_usage("plan", "--observe needs a process, and --elf names a file");
+    const auto seconds = parse_seconds(line.get<std::string>("observe"));
+    if (!seconds) return report_usage("plan", seconds.error());
+    observed_seconds = *seconds;
+  }
   const std::string& format = line.get<std::string>("format");
   if (format != "table" && format != "json")
     return report_usage("plan", fmt::format("--format is '{}', and must be table or json", format));
@@ -70,7 +82,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (line.has("pid")) {
     const auto pid = parse_pid(line.get<std::string>("pid"));
     if (!pid) return report_usage("plan", pid.error());
-    plan = plan_of_process(*pid, options);
+    plan = plan_of_process(*pid, options, observed_seconds);
   } else {
     plan = plan_of_file(line.get<std::string>("elf"), options);
   }

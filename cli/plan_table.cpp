@@ -80,10 +80,14 @@ std::string plan_table(const Plan& plan) {
           site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(site.dispatcher));
       out += fmt::format("     {}{}{}\n", to, printable(site.reason), proof);
     }
+    if (site.observed)
+      out += fmt::format("     hit {}{:.0f} times a second\n", site.observed->at_least ? "more than " : "",
+                         site.observed->per_second);
   }
   const auto planned = std::count_if(plan.sites.begin(), plan.sites.end(),
                                      [](const Site& s) { return s.watch != WatchKind::none; });
   out += fmt::format("\n{} sites, {} of them watched.\n", plan.sites.size(), planned);
+  if (!plan.observed_how.empty()) out += fmt::format("observed: {}\n", plan.observed_how);
   for (const std::string& note : plan.notes) out += fmt::format("note: {}\n", printable(note));
   return out;
 }

@@ -72,6 +72,7 @@ ordered_json site_to_json(const Site& site) {
   out["condition_at_entry"] = site.condition_at_entry;
   out["watch"] = watch_kinds[static_cast<std::size_t>(site.watch)];
   out["reason"] = clean(site.reason);
+  if (site.observed) out["observed"] = {{"per_second", site.observed->per_second}, {"at_least", site.observed->at_least}};
   out["code"] = fmt::format("{:02x}", fmt::join(site.code, ""));
   out["code_address"] = hex(site.code_address);
   return out;
@@ -126,6 +127,7 @@ ordered_json to_json(const Plan& plan) {
   out["machine"] = plan.machine;
   out["page_size"] = plan.page_size;
   out["watched"] = plan.watched;
+  if (!plan.observed_how.empty()) out["observed_how"] = plan.observed_how;
   out["sites"] = ordered_json::array();
   for (const Site& site : plan.sites) out["sites"].push_back(site_to_json(site));
   out["notes"] = ordered_json::array();

@@ -31,6 +31,12 @@ struct NumberProof {
   std::string instruction;    ///< as disassembled
 };
 
+/// How often a site was executed while it was observed.
+struct ObservedRate {
+  double per_second = 0;
+  bool at_least = false;  ///< counting itself slowed the hits down: the true rate is higher
+};
+
 struct Site {
   std::uint32_t id = 0;  ///< index in Plan::sites
   std::string module;    ///< path as mapped; "[anon]" for code without a file
@@ -63,6 +69,8 @@ struct Site {
   std::string reason;              ///< why this way, in a few words
   std::vector<std::uint8_t> code;  ///< bytes found at code_address, to recognise the same code again
   std::uint64_t code_address = 0;  ///< run-time address of code[0]
+
+  std::optional<ObservedRate> observed;  ///< filled in by observe(); not read back from a saved plan
 };
 
 struct Plan {
@@ -71,6 +79,7 @@ struct Plan {
   std::uint64_t page_size = 4096;     ///< bytes
   std::vector<std::int64_t> watched;  ///< system call numbers the plan is for
   std::vector<Site> sites;
+  std::string observed_how;        ///< what observe() did and what it cost; empty: it was not asked
   std::vector<std::string> notes;  ///< what could not be looked at, and why
 };
 
