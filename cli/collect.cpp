@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/live.h"
 #include "core/base/files.h"
+#include "core/base/json_fields.h"
 #include "core/capture/code_guard.h"
 
 namespace po = boost::program_options;
@@ -31,7 +32,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   CollectorChannel channel{UniqueFd(channel_fd)};
   const auto plan_text = read_file("/proc/self/fd/0");
   if (!plan_text) return report_error(plan_text.error());
-  const auto json = nlohmann::json::parse(*plan_text, nullptr, false);
+  const auto json = parse_json(*plan_text);
   const auto plan = plan_from_json(json);
   if (!plan) return report_error(plan.error());
   auto target = Target::open(plan->target.pid);

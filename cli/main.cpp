@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <exception>
 #include <string>
@@ -61,8 +64,15 @@ ExitStatus run(std::vector<std::string> arguments) {
 }  // namespace
 }  // namespace whomap::cli
 
+/// A closed standard descriptor would be given to the next file that is opened, and our text written into it.
+void hold_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDONLY);  // takes the lowest free number: fd
+}
+
 int main(int count, char** arguments) {
   using namespace whomap;
+  hold_standard_descriptors();
   try {
     return static_cast<int>(cli::run({arguments + 1, arguments + count}));
   } catch (const std::exception& error) {

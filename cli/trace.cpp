@@ -10,6 +10,7 @@
 #include "cli/live.h"
 #include "core/capture/code_guard.h"
 #include "core/plan/script.h"
+#include "core/process/permission.h"
 #include "gdb_plugin/gdb_process.h"
 
 namespace po = boost::program_options;
@@ -47,8 +48,9 @@ void say(const CommonOptions& common, const std::string& text) {
 void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outcome) {
   if (!outcome.restored.empty())
     say(common, fmt::format("put back the original code at {} places that a killed GDB had left changed", outcome.restored.size()));
-  for (const std::uint64_t address : outcome.foreign)
-    say(common, fmt::format("the code at {:#x} was changed by somebody else meanwhile, and was left alone", address));
+  for (const CodeGuard::Foreign& foreign : outcome.foreign)
+    say(common, fmt::format("the memory at {:#x} is not what it was before the trace (a library was unloaded, or code was "
+                            "patched by somebody else); it was left alone", foreign.address));
   for (const std::uint64_t address : outcome.failed)
     say(common, fmt::format("the code at {:#x} could not be checked or put back", address));
   if (outcome.resumed) say(common, "the killed GDB had left the process stopped; it was continued with SIGCONT");
@@ -76,7 +78,8 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   auto result = record(target.target, plan, CollectorChannel(std::move(channel->collector)), recording,
                        progress_printer(common, recording.seconds), [&](bool) {
                          constexpr double patience_seconds = 10;
-                         const bool by_itself = gdb->wait(patience_seconds);
+                         const bool by_itself =
+                             gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
                          const auto status = gdb->status();
                          gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
                          report_outcome(common, guard->restore(target.target, !gdb_ended_well));
@@ -90,6 +93,8 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
     if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
     if (result->end.reason == "interrupted") return fail(ErrorCode::interrupted, "interrupted before the trace began");
     if (result->target) return tl::make_unexpected(*result->target);
+    // Another tracer may have been quicker.
+    if (const auto obstacle = attach_obstacle(read_access_facts(target.target))) return tl::make_unexpected(*obstacle);
     return tl::make_unexpected(gdb->diagnose());
   }
   if (!gdb_ended_well) say(common, "GDB did not end by itself; the answer is from what came before");
@@ -111,12 +116,12 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto pid = parse_pid(options.pid);
   if (!pid) return report_usage("trace", pid.error());
 
+  const auto interrupts = interrupts_as_fd();
+  if (!interrupts) return report_error(interrupts.error());
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
   const auto plan = plan_for(*target, options.plan_file, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
-  const auto interrupts = interrupts_as_fd();
-  if (!interrupts) return report_error(interrupts.error());
 
   RecordingOptions recording;
   recording.seconds = limits->seconds;

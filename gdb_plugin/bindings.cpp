@@ -3,11 +3,14 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "core/base/json_fields.h"
 #include "core/base/version.h"
 #include "core/capture/channel.h"
+#include "core/capture/code_guard.h"
 #include "core/capture/hit_recorder.h"
 #include "core/plan/plan.h"
 
@@ -28,7 +31,8 @@ class Tracer {
  public:
   Tracer(const std::string& plan_json, int channel_fd, std::size_t stack_bytes)
       : channel_(UniqueFd(channel_fd)),
-        recorder_(plan_from(plan_json), stack_bytes, threads_,
+        plan_(plan_from(plan_json)),
+        recorder_(plan_, stack_bytes, threads_,
                   [this](const CallEvent& event, const Registers& registers, std::uint64_t address,
                          std::span<const std::byte> stack) {
                     constexpr int patience_ms = 100;  // the target's thread stands still meanwhile
@@ -38,6 +42,23 @@ class Tracer {
   void at_syscall(std::uint32_t site, int tid) { recorder_.at_syscall(site, tid); }
   void at_return(std::uint32_t site, int tid) { recorder_.at_return(site, tid); }
   void stopped_for(std::uint64_t nanoseconds) { recorder_.stopped_for(nanoseconds); }
+  /// Looks at the code before breakpoints are set. Raises when the target is not the plan's.
+  void remember_code() {
+    target_.emplace(value_or_raise(Target::open(plan_.target.pid)));
+    if (target_->identity().start_time != plan_.target.start_time)
+      throw std::runtime_error("the process was replaced by another one");
+    guard_ = value_or_raise(CodeGuard::record(*target_, plan_));
+  }
+  /// Takes our int3 out of the code ahead of GDB. GDB goes on believing that they are in: it so still
+  /// handles threads that have hit one, and children that were forked with them.
+  void take_out_breakpoints() {
+    if (target_ && guard_) foreign_ = guard_->take_out(*target_).foreign;
+  }
+  /// After GDB has removed its breakpoints: undoes its writes to what is somebody else's by now.
+  void undo_foreign_writes() const {
+    if (target_ && guard_) guard_->put_back(*target_, foreign_);
+  }
+
   bool armed() { return channel_.send_armed(); }
   bool finished() { return channel_.send_finished(recorder_.counts()); }
   [[nodiscard]] bool wait_for_ready() const {
@@ -52,12 +73,16 @@ class Tracer {
 
  private:
   static Plan plan_from(const std::string& text) {
-    const auto json = nlohmann::json::parse(text, nullptr, false);
+    const auto json = parse_json(text);
     if (json.is_discarded()) throw std::runtime_error("the plan in the script is not JSON");
     return value_or_raise(plan_from_json(json));
   }
 
   TracerChannel channel_;
+  Plan plan_;
+  std::optional<Target> target_;
+  std::optional<CodeGuard> guard_;
+  std::vector<CodeGuard::Foreign> foreign_;
   PtraceThreads threads_;
   HitRecorder recorder_;
 };
@@ -74,6 +99,9 @@ PYBIND11_MODULE(_whomap, module) {
       .def("at_syscall", &Tracer::at_syscall)
       .def("at_return", &Tracer::at_return)
       .def("stopped_for", &Tracer::stopped_for)
+      .def("remember_code", &Tracer::remember_code)
+      .def("take_out_breakpoints", &Tracer::take_out_breakpoints)
+      .def("undo_foreign_writes", &Tracer::undo_foreign_writes)
       .def("armed", &Tracer::armed)
       .def("finished", &Tracer::finished)
       .def("wait_for_ready", &Tracer::wait_for_ready)

@@ -93,15 +93,14 @@ Result<pid_t> spawn(Spawn what) {
   return child;
 }
 
-/// Does this GDB have Python inside? Asked by running it on nothing.
-bool has_python(const std::string& gdb) {
+/// Runs GDB on nothing with one command; does its output hold `expected`?
+bool gdb_answers(const std::string& gdb, const std::string& command, std::string_view expected) {
   auto output = memory_file("whomap-gdb-check");
-  if (!output) return true;
-  const auto child =
-      spawn({{gdb, "-nx", "-q", "-batch", "-ex", "python print('whomap' + '-python')"}, output->get(), {}});
+  if (!output) return false;
+  const auto child = spawn({{gdb, "-nx", "-q", "-batch", "-ex", command}, output->get(), {}});
   if (!child) return false;
   ::waitpid(*child, nullptr, 0);
-  return content_of(output->get()).find("whomap-python") != std::string::npos;
+  return content_of(output->get()).find(expected) != std::string::npos;
 }
 
 }  // namespace
@@ -178,11 +177,15 @@ bool GdbProcess::reap(int milliseconds) {
   return true;
 }
 
-bool GdbProcess::wait(double patience_seconds) {
+bool GdbProcess::wait(double patience_seconds, const std::function<void()>& before_kill) {
   if (pid_ <= 0 || reap(static_cast<int>(patience_seconds * 1000))) return true;
-  constexpr int patience_after_hup_ms = 5000;
+  constexpr int patience_after_hup_ms = 60'000;
+  constexpr int settle_ms = 200;  // for threads that have hit a breakpoint already
   ::kill(pid_, SIGHUP);
+  ::kill(pid_, SIGCONT);
   if (reap(patience_after_hup_ms)) return false;
+  before_kill();
+  if (reap(settle_ms)) return false;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
@@ -204,7 +207,8 @@ Error GdbProcess::diagnose() const {
     if (line.value("state", "") == "failed")
       return {ErrorCode::gdb_failed, fmt::format("GDB could not trace: {}", line.value("error", "no reason given")),
               "see what GDB printed with -v"};
-  if (!has_python(path_))
+  if (gdb_answers(path_, "echo whomap-runs", "whomap-runs") &&
+      !gdb_answers(path_, "python print('whomap' + '-python')", "whomap-python"))
     return {ErrorCode::gdb_without_python, fmt::format("{} has no Python inside", path_),
             "install a GDB with Python: apt-get install gdb (not gdb-minimal)"};
   std::string last;

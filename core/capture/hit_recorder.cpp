@@ -43,11 +43,14 @@ void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
   // Whatever started at this depth of the stack or deeper is over, return seen or not (longjmp, a
   // restarted call): what returns next belongs to the call that starts here.
   std::vector<Pending>& calls = pending_[tid];
+  const auto number = static_cast<std::int64_t>(registers.rax);
   while (!calls.empty() && calls.back().stack_pointer <= registers.rsp) {
-    ++counts_.unpaired;
+    // A signal that came at the breakpoint: the handler has run, and the thread meets it again. No call was made.
+    const bool again = calls.back().stack_pointer == registers.rsp && calls.back().site == site &&
+                       calls.back().number == number && calls.back().arguments == arguments_of(registers);
+    if (!again) ++counts_.unpaired;
     calls.pop_back();
   }
-  const auto number = static_cast<std::int64_t>(registers.rax);
   const std::vector<std::int64_t>& watched = sites_[site].numbers;
   if (std::find(watched.begin(), watched.end(), number) == watched.end()) return;
   calls.push_back({site, registers.rsp, monotonic_ns(), number, arguments_of(registers)});

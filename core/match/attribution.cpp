@@ -107,8 +107,12 @@ class Sweep {
       : before_(before),
         after_(after),
         owned_(std::move(owned)),
-        new_(newly_mapped(before, after)),
-        result_(result) {}
+        made_usable_(made_usable(before, after)),
+        result_(result) {
+    new_ = newly_mapped(before, after);
+    new_.insert(new_.end(), made_usable_.begin(), made_usable_.end());
+    new_ = make_range_set(std::move(new_));
+  }
 
   void run() {
     result_.growth.mapped_bytes = total_size(new_);
@@ -134,14 +138,18 @@ class Sweep {
     const AddressRange range = region.vma.range();
     std::uint64_t new_bytes = 0;
     std::uint64_t explained = 0;
+    std::uint64_t opened = 0;  ///< unexplained, in addresses that were made usable
     std::vector<Piece> pieces;
     while (new_at_ < new_.size() && new_[new_at_].end <= range.start) ++new_at_;
     for (std::size_t i = new_at_; i < new_.size() && new_[i].start < range.end; ++i) {
       const AddressRange fresh = common(new_[i], range);
       new_bytes += fresh.size();
+      opened += overlap(made_usable_, fresh);
       while (owned_at_ < owned_.size() && owned_[owned_at_].range.end <= fresh.start) ++owned_at_;
       for (std::size_t k = owned_at_; k < owned_.size() && owned_[k].range.start < fresh.end; ++k) {
-        const std::uint64_t bytes = common(owned_[k].range, fresh).size();
+        const AddressRange both = common(owned_[k].range, fresh);
+        const std::uint64_t bytes = both.size();
+        opened -= overlap(made_usable_, both);
         explained += bytes;
         RowGrowth& row = result_.rows[owned_[k].key];
         row.growth_bytes += bytes;
@@ -161,7 +169,10 @@ class Sweep {
     result_.growth.explained_bytes += explained;
     result_.growth.unexplained_bytes += new_bytes - explained;
     const RegionKind kind = classify(after_, index).kind;
-    if (new_bytes > explained) unexplained_[why_unexplained(kind)] += new_bytes - explained;
+    const std::uint64_t rest = new_bytes - explained - opened;
+    if (rest > 0) unexplained_[why_unexplained(kind)] += rest;
+    if (opened > 0) unexplained_["opened by mprotect inside reservations from before the trace"] += opened;
+    result_.made_usable_bytes += opened;
     const Vma& vma = region.vma;
     if (!vma.readable && !vma.writable && !vma.executable)
       result_.inaccessible_bytes += new_bytes;
@@ -207,7 +218,8 @@ class Sweep {
   const Snapshot& before_;
   const Snapshot& after_;
   std::vector<Owned> owned_;
-  RangeSet new_;
+  RangeSet made_usable_;
+  RangeSet new_;  ///< newly mapped or made usable
   Attribution& result_;
   std::size_t new_at_ = 0, owned_at_ = 0, before_at_ = 0;
   std::size_t last_counted_ = 0;

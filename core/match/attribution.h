@@ -33,6 +33,8 @@ struct Attribution {
   std::map<RowKey, RowGrowth> rows;
   std::vector<RegionAnswer> regions;
   std::vector<Unexplained> unexplained;
+  /// Unexplained growth in addresses that were reserved (PROT_NONE) before and are usable now.
+  std::uint64_t made_usable_bytes = 0;
   std::uint64_t inaccessible_bytes = 0;  ///< of the growth, in PROT_NONE regions
   std::uint64_t file_bytes = 0;          ///< of the growth, in regions that hold file pages
   std::uint64_t unsized_segments = 0;    ///< attached System V segments that `after` does not show

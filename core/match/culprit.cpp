@@ -165,11 +165,13 @@ FrameRole role_of(const Frame& frame) {
   if (is_loader(module)) return FrameRole::loader;
   if (is_hook(module)) return FrameRole::hook;
   if (is_libc(module)) return is_allocator_function(name) ? FrameRole::allocator : FrameRole::libc;
+  if (runtime_of(frame, module)) return FrameRole::allocator;
   // A static executable holds libc's functions itself, and libstdc++ holds operator new.
   if (is_allocator_function(name)) return FrameRole::allocator;
   if (is_any(name, {"mmap", "mmap64", "munmap", "mremap", "brk", "sbrk", "syscall", "allocate_stack"}) ||
       name.starts_with("pthread_create"))
     return FrameRole::libc;
+  if (is_standard_library(frame)) return FrameRole::standard;
   return FrameRole::program;
 }
 
@@ -186,7 +188,11 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
       case FrameRole::hook:
         if (!culprit.hook_frame) culprit.hook_frame = i;
         break;
-      case FrameRole::allocator: culprit.allocator_frame = i; break;
+      case FrameRole::allocator:
+        culprit.allocator_frame = i;
+        if (!culprit.runtime) culprit.runtime = runtime_of(frame, module_name(frame));
+        break;
+      case FrameRole::standard: break;
       case FrameRole::loader:
       case FrameRole::libc:
         if (name.starts_with("pthread_create") || name == "allocate_stack") culprit.creates_thread = true;
@@ -200,6 +206,10 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
     if (!program) program = culprit.unmap_frame;
     if (culprit.allocator_frame && *culprit.allocator_frame > *program) culprit.allocator_frame.reset();
     if (culprit.hook_frame && *culprit.hook_frame > *program) culprit.hook_frame.reset();
+  }
+  if (!program && culprit.allocator_frame) {
+    program = culprit.allocator_frame;
+    culprit.beyond_stack = true;
   }
   if (!program) return std::nullopt;
   culprit.frame = *program;

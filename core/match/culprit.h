@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "core/match/runtime.h"
 #include "core/symbols/frame.h"
 
 namespace whomap {
@@ -13,7 +14,8 @@ namespace whomap {
 enum class FrameRole {
   program,    ///< none of the others: somebody's own code
   libc,       ///< C library, vDSO
-  allocator,  ///< malloc and its relatives, in libc or in a library of their own; operator new
+  allocator,  ///< malloc and its relatives, operator new, the memory managers of language runtimes
+  standard,   ///< the C++ standard library: it asks for whoever uses it
   loader,     ///< dynamic linker
   hook,       ///< a library that stands between callers and the memory calls of libc
 };
@@ -35,6 +37,8 @@ struct Culprit {
   /// Innermost hook frame that the call went through on its way from the culprit.
   std::optional<std::size_t> hook_frame;
   std::optional<std::size_t> allocator_frame;  ///< outermost allocator frame inside the culprit
+  std::optional<Runtime> runtime;  ///< whose memory manager is among the allocator frames
+  bool beyond_stack = false;       ///< the stack ends before the code that asked: `frame` is the allocator's
   bool creates_thread = false;                 ///< through pthread_create
   bool loads_library = false;                  ///< through dlopen
 };

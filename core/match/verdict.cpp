@@ -173,11 +173,16 @@ std::string malloc_text(const Answer& answer, const Group& group) {
   const std::string through = row.culprit && row.culprit->allocator_frame
                                   ? frame_name(row.stack.frames[*row.culprit->allocator_frame])
                                   : "malloc";
-  return fmt::format(
-      "{} allocates through {}, which mapped {}, by {}. {} A heap profiler (heaptrack, or memray for "
-      "Python) shows who holds the blocks; the stacks here show only who was asking when the allocator "
-      "needed more.{}",
-      who(row), through, amount(answer, group), calls_text(group), trend(answer, group), hook_text(row));
+  const std::optional<Runtime> runtime = row.culprit ? row.culprit->runtime : std::nullopt;
+  const std::string asking =
+      row.culprit && row.culprit->beyond_stack
+          ? fmt::format("{} mapped", runtime ? fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through)
+                                             : fmt::format("the allocator ({})", through))
+          : fmt::format("{} allocates through {}, which mapped", who(row),
+                        runtime ? fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through) : through);
+  return fmt::format("{} {}, by {}. {} {}; the stacks here show only who was asking when the allocator needed more.{}",
+                     asking, amount(answer, group), calls_text(group), trend(answer, group), profiler_for(runtime),
+                     hook_text(row));
 }
 
 std::string thread_stacks_text(const Answer& answer, const Group& group) {
@@ -293,6 +298,22 @@ void judge_unexplained(Answer& answer) {
   set(answer, "no-site", fmt::format("{}, and {}.{}{}", grown, why, most, lost));
 }
 
+/// Reserved before the trace, and given permissions now by a call that is not watched.
+void judge_made_usable(Answer& answer, const Attribution& attribution) {
+  const std::int64_t grew = answer.growth.rss_anon.value_or(0);
+  const std::string resident =
+      grew > 0 ? fmt::format(" RssAnon grew by {}.", bytes_text(static_cast<std::uint64_t>(grew))) : "";
+  const RegionAnswer* largest = answer.regions.empty() ? nullptr : &answer.regions.front();
+  const std::string where = largest == nullptr ? "" : fmt::format(" Largest: {:x}-{:x} ({}).", largest->range.start,
+                                                                  largest->range.end, largest->kind);
+  set(answer, "reservation",
+      fmt::format("no mmap was made for {} of the {} that became usable in {} ({}): it lies inside reservations from before "
+                  "the trace (a glibc arena, a runtime's heap), opened by mprotect.{}{} To see who opens it: --syscalls "
+                  "mmap,munmap,mremap,brk,mprotect.",
+                  bytes_text(attribution.made_usable_bytes), bytes_text(answer.growth.mapped_bytes),
+                  seconds_text(answer.seconds), share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes), where, resident));
+}
+
 /// New addresses, but as many old ones went, and nothing more is resident.
 bool as_much_went(const Growth& growth) {
   const bool net = growth.mapped_bytes >= growth.unmapped_bytes + least_mapped_growth;
@@ -314,6 +335,7 @@ void judge_exchange(Answer& answer, const Group& most) {
 
 void judge_mapped(Answer& answer, const Attribution& attribution) {
   const std::uint64_t mapped = answer.growth.mapped_bytes;
+  if (attribution.made_usable_bytes > mapped / 2) return judge_made_usable(answer, attribution);
   const std::vector<Group> groups = group_rows(answer);
   if (groups.empty()) return judge_unexplained(answer);
   const Group& most = groups.front();

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/base/files.h"
+#include "core/base/json_fields.h"
 #include "core/plan/json_fields.h"
 
 namespace whomap {
@@ -143,7 +144,9 @@ Result<Plan> plan_from_json(const json& object) {
   const auto version = object.find("version");
   if (version == object.end() || *version != format_version)
     return fail(ErrorCode::input_kind,
-                fmt::format("the plan has version {}", version == object.end() ? "(none)" : version->dump()),
+                fmt::format("the plan has version {}", version == object.end()          ? "(none)"
+                                                       : version->is_number_integer() ? version->dump()
+                                                                                       : "of another kind"),
                 fmt::format("this whomap reads version {}", format_version));
   JsonFields fields(object, "");
   Plan plan;
@@ -174,7 +177,7 @@ Result<Plan> plan_from_json(const json& object) {
 Result<Plan> load_plan(const std::string& path) {
   const auto text = read_file(path);
   if (!text) return tl::make_unexpected(text.error());
-  const json parsed = json::parse(*text, nullptr, false);
+  const json parsed = parse_json(*text);
   if (parsed.is_discarded())
     return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", path),
                 "give a file that 'whomap plan --format json -o FILE' wrote");

@@ -13,6 +13,7 @@ namespace {
 /// neither libraries nor the dynamic loader, in whose code it would put a breakpoint (_dl_debug_state).
 /// GDB's worker threads go because they do not block TERM and HUP, which the plugin waits for.
 constexpr std::string_view settings = R"(maint set worker-threads 0
+set suppress-cli-notifications on
 set pagination off
 set confirm off
 set width 0

@@ -122,6 +122,22 @@ std::vector<AddressRange> newly_mapped(const Snapshot& before, const Snapshot& a
   return subtract(mapped_addresses(after), mapped_addresses(before));
 }
 
+namespace {
+
+/// Mapped addresses that have a permission, or those that have none.
+RangeSet addresses_with_permission(const Snapshot& snapshot, bool any) {
+  std::vector<AddressRange> ranges;
+  for (const Region& region : snapshot.regions)
+    if ((region.vma.readable || region.vma.writable || region.vma.executable) == any) ranges.push_back(region.vma.range());
+  return make_range_set(std::move(ranges));
+}
+
+}  // namespace
+
+std::vector<AddressRange> made_usable(const Snapshot& before, const Snapshot& after) {
+  return intersect(addresses_with_permission(before, false), addresses_with_permission(after, true));
+}
+
 std::vector<AddressRange> no_longer_mapped(const Snapshot& before, const Snapshot& after) {
   return subtract(mapped_addresses(before), mapped_addresses(after));
 }

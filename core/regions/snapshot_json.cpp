@@ -76,6 +76,13 @@ bool read_device(std::string_view text, Vma& vma) {
   return problem2 == std::errc{} && rest == end;
 }
 
+/// A size in bytes; nullopt also for one that no process can have, so that differences stay in range.
+std::optional<std::uint64_t> json_size(const nlohmann::json& json, const char* name) {
+  constexpr std::uint64_t address_space = std::uint64_t{1} << 57;  // x86-64 with five-level page tables
+  const auto size = json_unsigned(json, name);
+  return size && *size <= address_space ? size : std::nullopt;
+}
+
 std::optional<Region> region_from_json(const nlohmann::json& json) {
   Region region;
   Vma& vma = region.vma;
@@ -95,11 +102,11 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
     if (!bytes) return std::nullopt;
     vma.name = *bytes;
   }
-  region.rss = json_unsigned(json, "rss");
-  region.anonymous = json_unsigned(json, "anonymous");
-  region.swap = json_unsigned(json, "swap");
-  region.lazy_free = json_unsigned(json, "lazy_free");
-  region.anon_huge_pages = json_unsigned(json, "anon_huge_pages");
+  region.rss = json_size(json, "rss");
+  region.anonymous = json_size(json, "anonymous");
+  region.swap = json_size(json, "swap");
+  region.lazy_free = json_size(json, "lazy_free");
+  region.anon_huge_pages = json_size(json, "anon_huge_pages");
   region.vm_flags = json_string(json, "vm_flags").value_or("");
   return region;
 }

@@ -146,10 +146,12 @@ class Recorder {
     result_.engine_finished = true;
     TraceEnd& totals = result_.end;
     totals.hits = counts.hits;
-    totals.lost += counts.lost + counts.unreadable + counts.unpaired;
+    totals.lost += counts.lost + counts.unreadable;
     if (counts.lost > 0) keep(writer_.lost({counts.lost, "whomap could not take captures as fast as they came"}));
     if (counts.unreadable > 0) keep(writer_.lost({counts.unreadable, "registers of a stopped thread could not be read"}));
-    if (counts.unpaired > 0) keep(writer_.lost({counts.unpaired, "a call was seen to start and not to return"}));
+    if (counts.unpaired > 0)
+      note(fmt::format("{} calls were seen to start and not to return: a signal handler jumped away, the thread ended, or "
+                       "the trace did", counts.unpaired));
     constexpr double ns_per_ms = 1e6;
     if (counts.stopped_ns > 0) {
       totals.stopped_ms = static_cast<double>(counts.stopped_ns) / ns_per_ms;

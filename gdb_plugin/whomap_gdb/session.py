@@ -13,9 +13,10 @@ from _whomap import Tracer
 from . import breakpoints, collector
 from .status import StatusFile
 
-# After the breakpoints are out, threads that had already hit one are still reported to GDB; it has to
-# see these reports before it lets go, or a thread would go on behind half an instruction.
-SETTLE_SECONDS = 0.05
+# After the breakpoints are out, threads that had already hit one, and children forked with them in their code,
+# are still reported to GDB. It has to see these reports, and to believe that the breakpoints are in,
+# before it lets go; or a thread would go on behind half an instruction, and a child would keep them.
+SETTLE_SECONDS = 0.1
 ORDERLY_END_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
@@ -49,6 +50,9 @@ class Session:
         # Ctrl-C at the terminal reaches the collector too, and that ends the trace; GDB itself would send the
         # SIGINT on to the target. TERM would make it quit in the middle of whatever it does: breakpoints
         # that a thread has just hit are then lost, and the target dies of them (seen in most rounds).
+        # Blocking is not enough: GDB unblocks them while it waits for threads to stop.
+        for each in (signal.SIGINT, *ORDERLY_END_SIGNALS):
+            signal.signal(each, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ORDERLY_END_SIGNALS})
         try:
             self.connect()
@@ -83,6 +87,7 @@ class Session:
             raise RuntimeError("process %d was replaced by another one" % self.pid)
 
     def arm(self):
+        self.tracer.remember_code()
         self.breakpoints = breakpoints.set_planned(self.plan, self.tracer, self.failures)
         gdb.execute("catch exec", to_string=True)  # its addresses mean nothing in another program
         self.tracer.stopped_for(time.monotonic_ns() - self.stopped_since)
@@ -130,11 +135,12 @@ class Session:
         self.end_soon("asked")
 
     def wait_for_signal(self):
-        signal.sigwait(ORDERLY_END_SIGNALS)
+        while signal.sigwait({signal.SIGINT, *ORDERLY_END_SIGNALS}) == signal.SIGINT:
+            pass  # the collector's to act on
         self.end_soon("signal")
 
     def end_soon(self, reason):
-        gdb.post_event(self.disable_breakpoints)
+        self.tracer.take_out_breakpoints()
         time.sleep(SETTLE_SECONDS)
         gdb.post_event(lambda: self.let_go(reason))
 
@@ -150,7 +156,11 @@ class Session:
         self.ended = True
         error = None
         try:
+            if self.tracer is not None:
+                self.tracer.take_out_breakpoints()
             self.disable_breakpoints()
+            if self.tracer is not None:
+                self.tracer.undo_foreign_writes()
             if gdb.selected_inferior().pid:
                 begin = time.monotonic_ns()
                 gdb.execute("detach", to_string=True)
