@@ -102,7 +102,7 @@ CodeGuard::Outcome CodeGuard::take_out(const Target& target) const {
     const auto now = byte_at(memory.get(), original.address);
     if (!now) continue;  // unmapped: nothing is left to put back
     const Vma* const vma = find_vma(maps->vmas, original.address);
-    const bool same_mapping = vma != nullptr && vma->inode == original.inode &&
+    const bool same_mapping = vma != nullptr && vma->executable && vma->inode == original.inode &&
                               (vma->inode == 0 || vma->offset + (original.address - vma->start) == original.file_offset);
     if (!same_mapping || (*now != int3 && *now != original.byte)) {
       outcome.foreign.push_back({original.address, *now});

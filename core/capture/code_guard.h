@@ -33,7 +33,7 @@ class CodeGuard {
   };
 
   /// Puts the original bytes back. It does not matter whether the target runs or is stopped. An address whose
-  /// mapping (file and offset) is not the recorded one is foreign, whatever byte is there.
+  /// mapping (file and offset) is not the recorded one, or not executable any more, is foreign, whatever byte is there.
   /// Does nothing to a target that has exec'd or ended.
   [[nodiscard]] Outcome take_out(const Target& target) const;
 
