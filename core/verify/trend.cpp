@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/verify/trend.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+namespace whomap {
+namespace {
+
+using Samples = std::span<const TrendSample>;
+
+/// Consecutive samples as groups, each by its lowest one: a leak raises what a process holds when it
+/// holds least, work in progress does not.
+std::vector<Sample> lower_envelope(Samples samples) {
+  constexpr std::size_t most_groups = 24;
+  const std::size_t per_group = samples.size() >= 24 ? 4 : samples.size() >= 12 ? 2 : 1;
+  const std::size_t groups = std::min(most_groups, samples.size() / per_group);
+  std::vector<Sample> envelope;
+  for (std::size_t i = 0; i < groups; ++i) {
+    const std::size_t begin = i * samples.size() / groups;
+    const Samples group = samples.subspan(begin, (i + 1) * samples.size() / groups - begin);
+    const auto lowest =
+        std::min_element(group.begin(), group.end(),
+                         [](const TrendSample& a, const TrendSample& b) { return a.value < b.value; });
+    envelope.push_back({lowest->seconds, lowest->value});
+  }
+  return envelope;
+}
+
+double deepest_fall(Samples samples) {
+  double highest = samples.front().value;
+  double fall = 0;
+  for (const TrendSample& sample : samples) {
+    highest = std::max(highest, sample.value);
+    fall = std::max(fall, highest - sample.value);
+  }
+  return fall;
+}
+
+/// Growth up to the middle is no objection once it is seen to have ended there: less than the limit over the
+/// last half of that part.
+bool warm_up_has_ended(Samples before, double middle_value, const GrowthLimits& limits) {
+  const double half = (before.front().seconds + before.back().seconds) / 2;
+  const auto late =
+      std::find_if(before.begin(), before.end(), [&](const TrendSample& s) { return s.seconds >= half; });
+  if (static_cast<std::size_t>(before.end() - late) < least_samples_for_slope) return false;
+  return middle_value - late->value <= limits.max_delta;
+}
+
+/// Half as fast is not an end; less than that is slowing.
+bool goes_on_to_the_end(const std::vector<Sample>& envelope) {
+  const std::size_t half = envelope.size() / 2;
+  const auto rate = [](const Sample& from, const Sample& to) {
+    return (to.value - from.value) / (to.seconds - from.seconds);
+  };
+  return rate(envelope[half], envelope.back()) >= rate(envelope.front(), envelope[half]) / 2;
+}
+
+struct Judged {
+  TrendState state = TrendState::flat;
+  Doubt doubt = Doubt::none;
+};
+
+constexpr Judged grew{TrendState::grew, Doubt::none};
+constexpr Judged flat{TrendState::flat, Doubt::none};
+constexpr Judged unclear(Doubt doubt) {
+  return {TrendState::unclear, doubt};
+}
+
+Judged judge_large_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
+                          double fall_of_all, const GrowthLimits& limits) {
+  if (!trend.slope) return fall_of_all > limits.max_delta ? unclear(Doubt::noise) : grew;
+  if (certain_slope) return grew;
+  if (trend.fall > limits.max_delta) return unclear(Doubt::noise);
+  // A step is growth as much as a ramp is, if the process stays on it.
+  return envelope.back().value - envelope.front().value > limits.max_delta / 2 ? grew : unclear(Doubt::spike);
+}
+
+Judged judge_small_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
+                          const GrowthLimits& limits, TrendRule rule) {
+  if (trend.fall > limits.max_delta) return unclear(Doubt::noise);
+  if (rule == TrendRule::change_only) return flat;
+  if (limits.max_rate * trend.window_seconds < 2 * counter_resolution) return unclear(Doubt::too_short);
+  if (!trend.slope) return trend.rate() <= limits.max_rate ? flat : unclear(Doubt::going_on);
+  if (certain_slope && trend.change > counter_resolution)
+    return goes_on_to_the_end(envelope) ? grew : unclear(Doubt::slowing);
+  // Both: a wide interval that happens to end below the limit has excluded nothing.
+  const double uncertainty = (trend.slope->high - trend.slope->low) / 2;
+  return trend.slope->high <= limits.max_rate && uncertainty <= limits.max_rate ? flat
+                                                                                : unclear(Doubt::noise);
+}
+
+}  // namespace
+
+double Trend::rate() const {
+  if (slope) return slope->per_second;
+  return window_seconds > 0 ? change / window_seconds : 0;
+}
+
+Trend find_trend(const std::vector<TrendSample>& samples, const GrowthLimits& limits, TrendRule rule) {
+  Trend trend;
+  std::vector<std::size_t> points;
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (samples[i].point) points.push_back(i);
+  if (points.size() < 3) return trend;
+  const std::size_t middle = points[middle_of(points.size())];
+  const Samples all(samples.data() + points.front(), points.back() - points.front() + 1);
+  const Samples before = all.first(middle - points.front() + 1);
+  const Samples window = all.subspan(middle - points.front());
+
+  trend.change = window.back().value - window.front().value;
+  trend.warm_up = window.front().value - all.front().value;
+  trend.fall = deepest_fall(window);
+  trend.window_seconds = window.back().seconds - window.front().seconds;
+  const std::vector<Sample> envelope = lower_envelope(window);
+  trend.slope = theil_sen(envelope);
+
+  const bool certain_slope = trend.slope && trend.slope->low > std::min(least_leak_rate, limits.max_rate);
+  Judged judged = trend.change > limits.max_delta
+                      ? judge_large_change(trend, envelope, certain_slope, deepest_fall(all), limits)
+                      : judge_small_change(trend, envelope, certain_slope, limits, rule);
+  if (judged.state == TrendState::flat && rule == TrendRule::change_and_rate &&
+      trend.warm_up > limits.max_delta && !warm_up_has_ended(before, envelope.front().value, limits))
+    judged = unclear(Doubt::warming_up);
+  trend.state = judged.state;
+  trend.doubt = judged.doubt;
+  return trend;
+}
+
+}  // namespace whomap
