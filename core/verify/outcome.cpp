@@ -99,6 +99,11 @@ VerifyOutcome conclude(const VerifyInput& input, const JudgeLimits& limits) {
         outcome.verdict = against_rate_before(outcome.verdict, outcome.subject, *outcome.baseline);
     }
   }
+  if (still_fixed() && outcome.control && outcome.control->verdict.kind == VerdictClass::interrupted)
+    outcome.verdict = {
+        VerdictClass::interrupted,
+        "interrupted while the control was measured; the subject alone: " + outcome.verdict.text,
+        outcome.control->verdict.remedy};
   if (still_fixed() && outcome.control) {
     outcome.verdict = against_unfixed(outcome.verdict, *outcome.control, "the control");
     if (still_fixed())

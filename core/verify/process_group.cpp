@@ -54,12 +54,13 @@ void default_signals() {
 /// Between fork and exec, in a process without other threads.
 [[noreturn]] void become(const Launch& what, char* const* arguments, pid_t group, pid_t parent, int report) {
   ::setpgid(0, group);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::prctl(PR_SET_PDEATHSIG, what.death_signal);
   const int nothing = ::open("/dev/null", O_RDWR);
   const int output = what.output >= 0 ? what.output : nothing;
+  const int errors = what.errors >= 0 ? what.errors : output;
   // whomap may have been killed before the death signal was asked for.
   const bool ready = nothing >= 0 && ::getppid() == parent && ::dup2(nothing, STDIN_FILENO) >= 0 &&
-                     ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(output, STDERR_FILENO) >= 0;
+                     ::dup2(output, STDOUT_FILENO) >= 0 && ::dup2(errors, STDERR_FILENO) >= 0;
   for (const auto& [name, value] : what.environment) ::setenv(name.c_str(), value.c_str(), 1);
   if (ready) {
     default_signals();
@@ -122,7 +123,7 @@ ProcessGroup::~ProcessGroup() {
   if (guard_ > 0) end(0);
 }
 
-Result<ChildProcess> ProcessGroup::start(const Launch& what) const {
+Result<ChildProcess> start_program(const Launch& what, pid_t group) {
   std::vector<std::string> words = what.arguments;
   std::vector<char*> arguments;
   for (std::string& each : words) arguments.push_back(each.data());
@@ -135,8 +136,8 @@ Result<ChildProcess> ProcessGroup::start(const Launch& what) const {
   const pid_t self = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return fail(ErrorCode::kernel_feature, "fork failed", {}, errno);
-  if (child == 0) become(what, arguments.data(), guard_, self, report[1]);
-  ::setpgid(child, guard_);
+  if (child == 0) become(what, arguments.data(), group, self, report[1]);
+  ::setpgid(child, group);
   write_end.reset();
   int why = 0;
   ssize_t got = 0;
@@ -179,16 +180,20 @@ void adopt_orphans() {
 }
 
 void end_strays() {
-  constexpr int rounds = 100;  // each generation of orphans comes to us when its parent is gone
-  for (int round = 0; round < rounds; ++round) {
+  const auto deadline = Clock::now() + std::chrono::seconds(2);
+  for (;;) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
     bool any = false;
+    // Each is our own child and not reaped, so its pid can mean nothing else.
     for (const ProcessEntry& entry : read_process_table()) {
       if (entry.parent != ::getpid()) continue;
       any = true;
-      ::kill(entry.pid, SIGKILL);  // our own child and not reaped: the pid can mean nothing else
-      ::waitpid(entry.pid, nullptr, 0);
+      ::kill(entry.pid, Clock::now() < deadline ? SIGTERM : SIGKILL);
     }
-    if (!any) return;
+    // A process in an uninterruptible wait dies when that ends.
+    if (!any || Clock::now() > deadline + std::chrono::seconds(5)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 

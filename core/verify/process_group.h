@@ -2,6 +2,7 @@
 // Programs that whomap starts, and that must not outlive it, however it ends.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <string>
@@ -17,7 +18,9 @@ namespace whomap {
 struct Launch {
   std::vector<std::string> arguments;                            ///< [0] is looked up in PATH
   std::vector<std::pair<std::string, std::string>> environment;  ///< added to whomap's own
-  int output = -1;  ///< becomes standard output and standard error
+  int output = -1;                                               ///< becomes standard output; -1: /dev/null
+  int errors = -1;                                               ///< becomes standard error; -1: as output
+  int death_signal = SIGKILL;                                    ///< sent to it when whomap dies
 };
 
 /// A child of this process, with a pidfd to wait on.
@@ -28,6 +31,9 @@ struct ChildProcess {
 
 /// How a child ended: "exit status 3", "killed by signal 9 (Killed)".
 std::string ending_text(int wait_status);
+
+/// Starts it in process group `group`, 0 for a new one. Error (usage) when it cannot be executed.
+Result<ChildProcess> start_program(const Launch& what, pid_t group);
 
 /// A process group of its own, led by a guard: a process of ours that does nothing but wait for the end of
 /// whomap and then kills the whole group, itself included. So kill -9 of whomap leaves nothing behind; the
@@ -42,8 +48,7 @@ class ProcessGroup {
   /// Kills what is left of the group, without patience.
   ~ProcessGroup();
 
-  /// Error (usage) when the program cannot be executed.
-  Result<ChildProcess> start(const Launch& what) const;
+  [[nodiscard]] Result<ChildProcess> start(const Launch& what) const { return start_program(what, guard_); }
 
   /// SIGTERM to all, SIGKILL to those that are still there after `patience_seconds`; reaps all of it.
   void end(double patience_seconds);
@@ -58,8 +63,8 @@ class ProcessGroup {
 /// Makes orphans below this process its children (PR_SET_CHILD_SUBREAPER), so that end_strays() finds them.
 void adopt_orphans();
 
-/// Kills and reaps all children of this process and all that they leave to it. Only for the end, when none of
-/// them is wanted any more.
+/// Ends and reaps all children of this process and all that they leave to it: SIGTERM, and SIGKILL two
+/// seconds later. Only for the end, when none of them is wanted any more.
 void end_strays();
 
 }  // namespace whomap
