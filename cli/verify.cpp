@@ -13,27 +13,33 @@
 #include "cli/verify_options.h"
 #include "cli/verify_variant.h"
 #include "core/base/files.h"
+#include "core/verify/process_group.h"
 #include "core/verify/saved.h"
 #include "core/verify/text.h"
 
 namespace whomap::cli {
 namespace {
 
-/// Minutes of measuring must not end in a file that cannot be written: what can be known before is checked before.
+/// Minutes of measuring must not end in a file that cannot be written: what can be known before is checked
+/// before.
 std::optional<Error> output_obstacle(const std::string& path, bool overwrite) {
   std::error_code ignored;
   if (path.empty() || path == "-") return std::nullopt;
-  if (!overwrite && std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found)
-    return Error{ErrorCode::output_exists, fmt::format("{} exists already", path), "choose another name, or give --force to replace it", 0};
+  if (!overwrite &&
+      std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found)
+    return Error{ErrorCode::output_exists, fmt::format("{} exists already", path),
+                 "choose another name, or give --force to replace it", 0};
   const auto folder = std::filesystem::absolute(path, ignored).parent_path();
   if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    return Error{ErrorCode::output_unwritable, fmt::format("cannot create {}", path), "choose a writable place", errno};
+    return Error{ErrorCode::output_unwritable, fmt::format("cannot create {}", path),
+                 "choose a writable place", errno};
   return std::nullopt;
 }
 
 bool needs_control(const VerifyOptions& options, const VerifyInput& input) {
   // A subject that fails needs no control: the test can fail, as was just seen.
-  return !options.control.empty() && judge(input.subject.run, options.limits).verdict.kind == VerdictClass::fixed;
+  return !options.control.empty() &&
+         judge(input.subject.run, options.limits).verdict.kind == VerdictClass::fixed;
 }
 
 Result<VerifyInput> measure(const VerifyOptions& options) {
@@ -64,14 +70,16 @@ ExitStatus write_all(const VerifyOptions& options, const VerifyInput& input, con
   const auto keep = [&](const Result<void>& wrote) {
     if (!wrote) status = report_error(wrote.error());
   };
-  const std::string json = options.json || !options.save.empty() ? to_json_text(input, outcome, options.limits) : std::string{};
+  const std::string json =
+      options.json || !options.save.empty() ? to_json_text(input, outcome, options.limits) : std::string{};
   if (!options.save.empty()) keep(write_result(options.save, options.common.force, json));
   const bool to_stdout = options.output == "-";
   VerifyTextOptions text;
   text.width = static_cast<std::size_t>(terminal_width(STDOUT_FILENO));
   text.color = to_stdout && options.common.use_color(STDOUT_FILENO);
   text.plot = to_stdout && ::isatty(STDOUT_FILENO) == 1;
-  keep(write_result(options.output, options.common.force, options.json ? json : to_text(input, outcome, options.limits, text)));
+  keep(write_result(options.output, options.common.force,
+                    options.json ? json : to_text(input, outcome, options.limits, text)));
   // The CI line is where a log shows it, also when the result goes elsewhere.
   if ((options.json || !to_stdout) && !options.common.quiet)
     std::fputs(ci_line(outcome.verdict, options.common.use_color(STDERR_FILENO)).c_str(), stderr);
@@ -95,6 +103,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const CommandInfo verify_command{"verify", "did the fix work? measures a process under load, and the unfixed one beside it", run};
+const CommandInfo verify_command{
+    "verify", "did the fix work? measures a process under load, and the unfixed one beside it", run};
 
 }  // namespace whomap::cli

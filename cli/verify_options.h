@@ -16,9 +16,9 @@ namespace whomap::cli {
 struct VerifyOptions {
   CommonOptions common;
   std::optional<pid_t> pid;
-  std::vector<std::string> command;      ///< after "--"; empty with a pid
-  std::string control;                   ///< shell command of the unfixed variant; may be empty
-  std::string ready;                     ///< shell command that succeeds when a started program can take load
+  std::vector<std::string> command;  ///< after "--"; empty with a pid
+  std::string control;               ///< shell command of the unfixed variant; may be empty
+  std::string ready;                 ///< shell command that succeeds when a started program can take load
   double ready_timeout_seconds = 60;
   bool tree = false;
   SessionOptions session;
@@ -29,6 +29,7 @@ struct VerifyOptions {
 };
 
 /// Empty when the command should go on; else the status to leave with (help or error was printed).
-std::optional<ExitStatus> parse_verify_options(const std::vector<std::string>& arguments, VerifyOptions& options);
+std::optional<ExitStatus> parse_verify_options(const std::vector<std::string>& arguments,
+                                               VerifyOptions& options);
 
 }  // namespace whomap::cli

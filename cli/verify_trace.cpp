@@ -23,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 Result<UniqueFd> private_file(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!fd.valid()) return fail(ErrorCode::output_unwritable, fmt::format("cannot create {}", path), {}, errno);
+  if (!fd.valid())
+    return fail(ErrorCode::output_unwritable, fmt::format("cannot create {}", path), {}, errno);
   return fd;
 }
 
@@ -48,15 +49,25 @@ Result<EffectTrace> EffectTrace::start(pid_t pid, double seconds, int interrupt_
   const auto place = std::filesystem::temp_directory_path(problem);
   std::string folder = (problem ? "/tmp" : place.string()) + "/whomap-verify-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr)
-    return fail(ErrorCode::output_unwritable, fmt::format("cannot create a folder in {}", place.string()), "set TMPDIR to a writable one", errno);
+    return fail(ErrorCode::output_unwritable, fmt::format("cannot create a folder in {}", place.string()),
+                "set TMPDIR to a writable one", errno);
   EffectTrace trace(folder, {});
   const auto report = private_file(folder + "/report.json");
   if (!report) return tl::make_unexpected(report.error());
   const auto messages = private_file(folder + "/messages");
   if (!messages) return tl::make_unexpected(messages.error());
   Launch launch;
-  launch.arguments = {"/proc/self/exe", "trace", "-p", fmt::format("{}", pid), "-d", fmt::format("{:.0f}", seconds),
-                      "--format", "json", "-q", "-o", folder + "/trace"};
+  launch.arguments = {"/proc/self/exe",
+                      "trace",
+                      "-p",
+                      fmt::format("{}", pid),
+                      "-d",
+                      fmt::format("{:.0f}", seconds),
+                      "--format",
+                      "json",
+                      "-q",
+                      "-o",
+                      folder + "/trace"};
   launch.output = report->get();
   launch.errors = messages->get();
   launch.death_signal = SIGTERM;  // it lets the target go and ends; SIGKILL would leave that to others
@@ -68,16 +79,21 @@ Result<EffectTrace> EffectTrace::start(pid_t pid, double seconds, int interrupt_
   const auto deadline = Clock::now() + patience;
   while (!is_watching(folder + "/trace")) {
     if (const int status = trace.wait(0); status >= 0) return tl::make_unexpected(trace.failure(status));
-    if (Clock::now() > deadline) return fail(ErrorCode::gdb_failed, "whomap trace did not start to watch in time", "try whomap trace alone");
+    if (Clock::now() > deadline)
+      return fail(ErrorCode::gdb_failed, "whomap trace did not start to watch in time",
+                  "try whomap trace alone");
     pollfd waiting[] = {{interrupt_fd, POLLIN, 0}, {trace.child_.pidfd.get(), POLLIN, 0}};
     constexpr int look_again_ms = 50;
-    if (::poll(waiting, 2, look_again_ms) > 0 && waiting[0].revents != 0) return fail(ErrorCode::interrupted, "interrupted");
+    if (::poll(waiting, 2, look_again_ms) > 0 && waiting[0].revents != 0)
+      return fail(ErrorCode::interrupted, "interrupted");
   }
   return trace;
 }
 
 EffectTrace::EffectTrace(EffectTrace&& other) noexcept
-    : folder_(std::exchange(other.folder_, {})), child_(std::move(other.child_)), exit_status_(other.exit_status_) {
+    : folder_(std::exchange(other.folder_, {})),
+      child_(std::move(other.child_)),
+      exit_status_(other.exit_status_) {
   other.child_.pid = -1;
 }
 
@@ -111,8 +127,8 @@ Error EffectTrace::failure(int exit_status) const {
   if (words.empty()) words = fmt::format("it ended with status {}", exit_status);
   const auto code = exit_status == static_cast<int>(ExitStatus::no_process)      ? ErrorCode::no_such_process
                     : exit_status == static_cast<int>(ExitStatus::not_permitted) ? ErrorCode::not_permitted
-                    : exit_status == static_cast<int>(ExitStatus::output)        ? ErrorCode::output_unwritable
-                                                                                 : ErrorCode::gdb_failed;
+                    : exit_status == static_cast<int>(ExitStatus::output) ? ErrorCode::output_unwritable
+                                                                          : ErrorCode::gdb_failed;
   return {code, "the trace for --gone and --present failed: " + words, {}, 0};
 }
 
@@ -120,7 +136,8 @@ Result<std::string> EffectTrace::finish() {
   if (child_.pid > 0) ::kill(child_.pid, SIGINT);
   constexpr int patience_ms = 120'000;  // unwinding and naming what was captured
   const int status = wait(patience_ms);
-  if (status < 0) return fail(ErrorCode::gdb_failed, "whomap trace did not end in time", "try whomap trace alone");
+  if (status < 0)
+    return fail(ErrorCode::gdb_failed, "whomap trace did not end in time", "try whomap trace alone");
   // Done, nothing found, the target ended, or interrupted as it was: each has a report.
   auto report = read_file(folder_ + "/report.json");
   if (!report || report->empty()) return tl::make_unexpected(failure(status));

@@ -11,12 +11,13 @@
 
 namespace whomap::cli {
 
-/// `whomap trace` as a child process of its own: it must be able to let the target go even when this one is killed.
-/// What it writes lies in a private folder that is removed with this object.
+/// `whomap trace` as a child process of its own: it must be able to let the target go even when this one is
+/// killed. What it writes lies in a private folder that is removed with this object.
 class EffectTrace {
  public:
-  /// Returns when the trace watches the target. `seconds` is how long it may take at most; finish() ends it earlier.
-  /// Errors: those of whomap trace, with its words; interrupted when `interrupt_fd` becomes readable.
+  /// Returns when the trace watches the target. `seconds` is how long it may take at most; finish() ends it
+  /// earlier. Errors: those of whomap trace, with its words; interrupted when `interrupt_fd` becomes
+  /// readable.
   static Result<EffectTrace> start(pid_t pid, double seconds, int interrupt_fd);
 
   /// Ends the trace and returns its report (JSON).
@@ -27,7 +28,8 @@ class EffectTrace {
   ~EffectTrace();
 
  private:
-  EffectTrace(std::string folder, ChildProcess child) : folder_(std::move(folder)), child_(std::move(child)) {}
+  EffectTrace(std::string folder, ChildProcess child)
+      : folder_(std::move(folder)), child_(std::move(child)) {}
 
   /// The exit status once it has ended within that time; -1 before.
   int wait(int milliseconds);

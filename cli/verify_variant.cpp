@@ -30,17 +30,14 @@ class Variant {
 
   Result<VariantResult> run() {
     const bool is_control = name_ == "control";
-    std::vector<std::string> command = is_control ? std::vector<std::string>{"/bin/sh", "-c", options_.control} : options_.command;
+    std::vector<std::string> command =
+        is_control ? std::vector<std::string>{"/bin/sh", "-c", options_.control} : options_.command;
     if (!command.empty())
       if (auto started = start(command); !started) return tl::make_unexpected(started.error());
-    auto target = open(child_.pid > 0 ? child_.pid : *options_.pid);
-    if (!target) return tl::make_unexpected(target.error());
-
     SessionOptions session = options_.session;
     session.variant = name_;
     session.command = is_control ? options_.control : fmt::format("{}", fmt::join(options_.command, " "));
-    Meter meter(std::move(*target), options_.tree, ::getpid());
-    auto run = run_session(meter, session, events(session));
+    auto run = measure(session);
     if (!run) return tl::make_unexpected(run.error());
     explain_ending(*run);
     if (auto traced = trace_result(*run); !traced) return tl::make_unexpected(traced.error());
@@ -51,7 +48,26 @@ class Variant {
 
  private:
   void say(const std::string& text) const {
-    if (!options_.common.quiet) std::fputs(fmt::format("whomap: {}{}\n", name_ == "control" ? "control: " : "", printable(text)).c_str(), stderr);
+    if (!options_.common.quiet)
+      std::fputs(
+          fmt::format("whomap: {}{}\n", name_ == "control" ? "control: " : "", printable(text)).c_str(),
+          stderr);
+  }
+
+  /// A started program may be a wrapper that becomes the real one: before the second point that is its start,
+  /// and measured anew.
+  Result<VerifyRun> measure(const SessionOptions& session) {
+    constexpr int most_starts = 3;
+    for (int starts = 1;; ++starts) {
+      auto target = open(child_.pid > 0 ? child_.pid : *options_.pid);
+      if (!target) return tl::make_unexpected(target.error());
+      Meter meter(std::move(*target), options_.tree, ::getpid());
+      auto run = run_session(meter, session, events(session));
+      const bool starting =
+          run && run->ending == RunEnding::target_replaced && child_.pid > 0 && points_of(*run).size() < 2;
+      if (!starting || starts == most_starts) return run;
+      say("the program exec'd another one while it started: measuring anew");
+    }
   }
 
   Result<void> start(const std::vector<std::string>& command) {
@@ -72,10 +88,12 @@ class Variant {
   Result<void> wait_until_ready() {
     ExerciseRecord record;
     record.command = options_.ready;
-    auto ready = Exercise::create(record, {{"WHOMAP_PID", fmt::format("{}", child_.pid)}, {"WHOMAP_VARIANT", name_}},
-                                  options_.ready_timeout_seconds);
+    auto ready =
+        Exercise::create(record, {{"WHOMAP_PID", fmt::format("{}", child_.pid)}, {"WHOMAP_VARIANT", name_}},
+                         options_.ready_timeout_seconds);
     if (!ready) return tl::make_unexpected(ready.error());
-    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.ready_timeout_seconds));
+    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                             std::chrono::duration<double>(options_.ready_timeout_seconds));
     const std::vector<int> watched{options_.session.interrupt_fd, child_.pidfd.get()};
     for (;;) {
       const auto ended = ready->run(watched);
@@ -84,10 +102,15 @@ class Variant {
       pollfd waiting[] = {{watched[0], POLLIN, 0}, {watched[1], POLLIN, 0}};
       constexpr int pause_ms = 100;
       ::poll(waiting, 2, pause_ms);
-      if (waiting[0].revents != 0) return fail(ErrorCode::interrupted, "interrupted before the first point: nothing was measured");
-      if (waiting[1].revents != 0) return fail(ErrorCode::process_ended, fmt::format("the {} ended before it was ready{}", name_, how_it_ended()));
+      if (waiting[0].revents != 0)
+        return fail(ErrorCode::interrupted, "interrupted before the first point: nothing was measured");
+      if (waiting[1].revents != 0)
+        return fail(ErrorCode::process_ended,
+                    fmt::format("the {} ended before it was ready{}", name_, how_it_ended()));
       if (Clock::now() >= deadline)
-        return fail(ErrorCode::process_ended, fmt::format("the {} was not ready after {:g} s: {}", name_, options_.ready_timeout_seconds, record.first_failure),
+        return fail(ErrorCode::process_ended,
+                    fmt::format("the {} was not ready after {:g} s: {}", name_,
+                                options_.ready_timeout_seconds, record.first_failure),
                     "check --ready, or give it more time with --ready-timeout");
     }
   }
@@ -95,18 +118,22 @@ class Variant {
   Result<Target> open(pid_t pid) const {
     auto target = Target::open(pid);
     if (!target) {
-      if (child_.pid > 0) return fail(ErrorCode::process_ended, fmt::format("the {} ended at once{}", name_, how_it_ended()), "see what it printed");
+      if (child_.pid > 0)
+        return fail(ErrorCode::process_ended, fmt::format("the {} ended at once{}", name_, how_it_ended()),
+                    "see what it printed");
       return target;
     }
     const auto status = read_status(pid);
     if (status && (status->state == 'T' || status->state == 't'))
-      return fail(ErrorCode::process_stopped, fmt::format("process {} ({}) is stopped", pid, status->name), fmt::format("let it run: kill -CONT {}", pid));
+      return fail(ErrorCode::process_stopped, fmt::format("process {} ({}) is stopped", pid, status->name),
+                  fmt::format("let it run: kill -CONT {}", pid));
     return target;
   }
 
   SessionEvents events(const SessionOptions& session) {
     SessionEvents events;
-    events.point = [this, samples = session.samples, exercised = !session.exercise.empty()](const Measurement& at, std::uint64_t number) {
+    events.point = [this, samples = session.samples, exercised = !session.exercise.empty()](
+                       const Measurement& at, std::uint64_t number) {
       say(fmt::format("point {} of {} after {}", number, samples, point_text(at, exercised)));
     };
     if (options_.effects.empty()) return events;
@@ -114,7 +141,8 @@ class Variant {
       // An exercise may take longer than planned; finish() ends the trace.
       const double planned = session.interval_seconds * static_cast<double>(session.samples);
       constexpr double a_week = 7 * 86400.0;
-      auto trace = EffectTrace::start(target.pid(), std::min(10 * planned + 3600, a_week), session.interrupt_fd);
+      auto trace =
+          EffectTrace::start(target.pid(), std::min(10 * planned + 3600, a_week), session.interrupt_fd);
       if (!trace) return tl::make_unexpected(trace.error());
       trace_.emplace(std::move(*trace));
       say("tracing until the last point");
@@ -156,6 +184,8 @@ class Variant {
 
 }  // namespace
 
-Result<VariantResult> measure_variant(const VerifyOptions& options, const std::string& name) { return Variant(options, name).run(); }
+Result<VariantResult> measure_variant(const VerifyOptions& options, const std::string& name) {
+  return Variant(options, name).run();
+}
 
 }  // namespace whomap::cli

@@ -9,8 +9,9 @@
 
 namespace whomap::cli {
 
-/// `name` is "subject" or "control". The subject is options.pid or options.command, the control options.control.
-/// Errors end verify: no such process, a program that cannot be started or is never ready, a trace that fails.
+/// `name` is "subject" or "control". The subject is options.pid or options.command, the control
+/// options.control. Errors end verify: no such process, a program that cannot be started or is never ready, a
+/// trace that fails.
 Result<VariantResult> measure_variant(const VerifyOptions& options, const std::string& name);
 
 }  // namespace whomap::cli

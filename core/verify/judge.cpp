@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 
 #include "core/match/quantity.h"
+#include "core/verify/amount.h"
+#include "core/verify/doubt.h"
+#include "core/verify/load.h"
 
 namespace whomap {
 namespace {
@@ -18,19 +21,6 @@ std::optional<double> change_of(const Measurement& from, const Measurement& to, 
   const auto& after = to.memory.*field;
   if (!before || !after) return std::nullopt;
   return static_cast<double>(*after) - static_cast<double>(*before);
-}
-
-std::string change_text(double bytes) {
-  constexpr double most = 9.2e18;  // what fits int64_t
-  return signed_bytes_text(static_cast<std::int64_t>(std::clamp(bytes, -most, most)));
-}
-
-std::string size_text(double bytes) {
-  return change_text(std::abs(bytes)).substr(bytes == 0 ? 0 : 1);
-}
-
-std::string per_minute_text(double bytes_per_second) {
-  return change_text(bytes_per_second * 60) + "/min";
 }
 
 class Judge {
@@ -140,71 +130,11 @@ class Judge {
     return true;
   }
 
-  /// A process that does nothing grows by nothing.
   bool load_missing() {
-    if (has_exercise()) return exercise_failed() || too_few_operations() || exercise_missed_the_process();
-    constexpr double idle_share = 1e-4;  // of one CPU: a timer that fires once a second uses about as much
-    const double seconds = last().seconds - middle().seconds;
-    if (!result_.cpu_seconds || *result_.cpu_seconds > idle_share * seconds) return false;
-    conclude(VerdictClass::inconclusive,
-             fmt::format(
-                 "the process was idle: it used {:.1f} ms of CPU in {} between the middle and the last point",
-                 *result_.cpu_seconds * 1000, seconds_text(seconds)),
-             "put load on it, or let whomap do so with --exercise");
+    auto verdict = judge_load(run_, middle(), last(), limits_, result_);
+    if (!verdict) return false;
+    result_.verdict = std::move(*verdict);
     return true;
-  }
-
-  bool exercise_failed() {
-    const ExerciseRecord& exercise = run_.exercise;
-    const std::uint64_t failed_late = last().failed - middle().failed;
-    const std::uint64_t runs_late = failed_late + last().succeeded - middle().succeeded;
-    const bool too_many_late =
-        runs_late == 0 ||
-        static_cast<double>(failed_late) > limits_.most_failed_share * static_cast<double>(runs_late);
-    const bool too_few_left = exercise.failed > 0 && *result_.all_operations < limits_.least_operations;
-    if (exercise.failed == 0 || !(too_many_late || too_few_left)) {
-      if (exercise.failed > 0)
-        result_.notes.push_back(fmt::format("{} of {} failed; the first: {}", count_text(exercise.failed),
-                                            count_text(exercise.failed + exercise.succeeded, "exercise"),
-                                            exercise.first_failure));
-      return false;
-    }
-    conclude(VerdictClass::inconclusive,
-             fmt::format("the exercise failed {} of {}; the first time: {}", count_text(exercise.failed),
-                         count_text(exercise.failed + exercise.succeeded, "time"), exercise.first_failure),
-             "make it succeed (its exit status 0) and run verify again");
-    return true;
-  }
-
-  bool too_few_operations() {
-    if (*result_.all_operations >= limits_.least_operations) return false;
-    conclude(
-        VerdictClass::inconclusive,
-        fmt::format("{} ran, and fewer than {} are no evidence",
-                    count_text(*result_.all_operations, "operation"), count_text(limits_.least_operations)) +
-            grown_nevertheless(),
-        "give --count 200 or more, or --operations-per-run where one exercise performs many");
-    return true;
-  }
-
-  bool exercise_missed_the_process() {
-    // A process that answers wakes up and makes a system call at least: about 2 us on current machines.
-    constexpr double least_cpu_per_run = 2e-6;
-    const auto runs = static_cast<double>(last().succeeded - middle().succeeded);
-    if (!result_.cpu_seconds || *result_.cpu_seconds >= least_cpu_per_run * runs) return false;
-    conclude(VerdictClass::inconclusive,
-             fmt::format(
-                 "the exercise does not reach this process: it used {:.3f} ms of CPU during {:.0f} exercises",
-                 *result_.cpu_seconds * 1000, runs),
-             run_.tree ? "check what the exercise talks to"
-                       : "check what the exercise talks to; where children do the work, add --tree");
-    return true;
-  }
-
-  [[nodiscard]] std::string grown_nevertheless() const {
-    const Trend* anonymous = result_.trend(MemoryKind::anonymous);
-    if (anonymous == nullptr || anonymous->state != TrendState::grew) return {};
-    return fmt::format("; anonymous memory grew meanwhile, {}", rate_text(*anonymous));
   }
 
   /// A worker that was recycled took its growth with it.
@@ -273,8 +203,10 @@ class Judge {
                       size_text(file.change), rate_text(file), change_text(anonymous.change)),
           "file pages can be dropped by the kernel; see which files with whomap trace -p PID, or pmap -X");
     for (const auto& [kind, trend] : result_.trends)
-      if (trend.state == TrendState::unclear && !(kind == MemoryKind::anonymous && lazily_freed))
-        return doubt(kind, trend);
+      if (trend.state == TrendState::unclear && !(kind == MemoryKind::anonymous && lazily_freed)) {
+        result_.verdict = doubt_verdict(kind, trend, limits_.growth, run_.interval_seconds);
+        return;
+      }
     is_fixed(anonymous);
   }
 
@@ -292,60 +224,6 @@ class Judge {
       text += fmt::format(", {} per operation",
                           size_text(trend.change / static_cast<double>(*result_.operations)));
     conclude(VerdictClass::not_fixed, std::move(text), "whomap trace -p PID shows which code maps it");
-  }
-
-  void doubt(MemoryKind kind, const Trend& trend) {
-    const auto say = [&](std::string text, std::string remedy) {
-      conclude(VerdictClass::inconclusive, std::move(text), std::move(remedy));
-    };
-    const std::string_view name = name_of(kind);
-    const std::string limit = size_text(limits_.growth.max_delta);
-    const std::string rate_limit = per_minute_text(limits_.growth.max_rate);
-    switch (trend.doubt) {
-      case Doubt::noise:
-        if (trend.fall > limits_.growth.max_delta || !trend.slope)
-          return say(
-              fmt::format("{} rises and falls by {}, more than the limit of {}", name,
-                          size_text(std::max(trend.fall, std::abs(trend.change))), limit),
-              "take more points (--samples 10), over a longer time, or raise --max-delta above the noise");
-        return say(
-            fmt::format("{} changed by {} at {}: growth of {} cannot be excluded", name,
-                        change_text(trend.change), rate_text(trend), rate_limit),
-            fmt::format("measure longer: --interval {:.0f}, or more --samples", longer_interval(trend)));
-      case Doubt::spike:
-        return say(fmt::format(
-                       "{} is {} higher at the last point than at the middle one, but was not shortly before",
-                       name, size_text(trend.change)),
-                   "see with more --samples whether it stays there");
-      case Doubt::warming_up:
-        return say(
-            fmt::format("{} grew by {} up to the middle point and by {} after it: it may still be warming up",
-                        name, size_text(trend.warm_up), change_text(trend.change)),
-            "let it warm up first, then measure with more --samples or a longer --interval");
-      case Doubt::slowing:
-        return say(fmt::format("{} still grows, {}, though ever slower", name, rate_text(trend)),
-                   "measure longer, with more --samples, until it stands still or does not");
-      case Doubt::going_on:
-        return say(fmt::format("{} grew by {}, less than {}, but at {}, above {}", name,
-                               size_text(trend.change), limit, rate_text(trend), rate_limit),
-                   "take 6 points or more (--samples), over a longer time");
-      case Doubt::too_short:
-        return say(fmt::format("{} between the middle and the last point are too short to see growth of {}",
-                               seconds_text(trend.window_seconds), rate_limit),
-                   fmt::format("measure longer (--interval {:.0f}), or allow a faster growth with --max-rate",
-                               std::ceil(2 * counter_resolution / limits_.growth.max_rate *
-                                         run_.interval_seconds / std::max(trend.window_seconds, 1e-3))));
-      case Doubt::none: break;
-    }
-    say(fmt::format("{} cannot be judged", name), "");
-  }
-
-  /// With the same noise and as many readings, the interval narrows as the time grows.
-  [[nodiscard]] double longer_interval(const Trend& trend) const {
-    const double needed =
-        std::max((trend.slope->high - trend.slope->low) / 2, trend.slope->high) / limits_.growth.max_rate;
-    constexpr double a_day = 86400;
-    return std::min(std::ceil(run_.interval_seconds * std::max(needed, 1.5)), a_day);
   }
 
   void is_fixed(const Trend& anonymous) {
@@ -374,63 +252,11 @@ class Judge {
 
 }  // namespace
 
-std::string_view name_of(VerdictClass verdict) {
-  switch (verdict) {
-    case VerdictClass::fixed: return "fixed";
-    case VerdictClass::not_fixed: return "not-fixed";
-    case VerdictClass::not_same_leak: return "not-same-leak";
-    case VerdictClass::moved: return "moved";
-    case VerdictClass::proves_nothing: return "proves-nothing";
-    case VerdictClass::invalid: return "invalid";
-    case VerdictClass::inconclusive: return "inconclusive";
-    case VerdictClass::interrupted: return "interrupted";
-  }
-  return "inconclusive";
-}
-
-ExitStatus exit_status(VerdictClass verdict) {
-  switch (verdict) {
-    case VerdictClass::fixed: return ExitStatus::done;
-    case VerdictClass::not_fixed:
-    case VerdictClass::not_same_leak:
-    case VerdictClass::moved:
-    case VerdictClass::proves_nothing: return ExitStatus::negative;
-    case VerdictClass::invalid: return ExitStatus::no_process;
-    case VerdictClass::inconclusive: return ExitStatus::inconclusive;
-    case VerdictClass::interrupted: return ExitStatus::interrupted;
-  }
-  return ExitStatus::inconclusive;
-}
-
-std::string_view name_of(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::anonymous: return "anonymous memory";
-    case MemoryKind::file: return "file pages";
-    case MemoryKind::shmem: return "shared memory";
-    case MemoryKind::page_tables: return "page tables";
-  }
-  return "memory";
-}
-
-const Trend* Judgement::trend(MemoryKind kind) const {
-  const auto found =
-      std::find_if(trends.begin(), trends.end(), [&](const KindTrend& each) { return each.kind == kind; });
-  return found == trends.end() ? nullptr : &found->trend;
-}
-
 std::vector<const Measurement*> points_of(const VerifyRun& run) {
   std::vector<const Measurement*> points;
   for (const Measurement& at : run.measurements)
     if (at.point) points.push_back(&at);
   return points;
-}
-
-std::string rate_text(const Trend& trend) {
-  std::string text = per_minute_text(trend.rate());
-  if (trend.slope)
-    text +=
-        fmt::format(" [{} .. {}]", change_text(trend.slope->low * 60), change_text(trend.slope->high * 60));
-  return text;
 }
 
 Judgement judge(const VerifyRun& run, const JudgeLimits& limits) {

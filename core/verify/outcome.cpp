@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "core/verify/amount.h"
+
 namespace whomap {
 namespace {
 

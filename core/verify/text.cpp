@@ -8,6 +8,7 @@
 
 #include "core/match/quantity.h"
 #include "core/report/layout.h"
+#include "core/verify/amount.h"
 #include "core/verify/plot.h"
 
 namespace whomap {

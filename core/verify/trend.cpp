@@ -57,6 +57,26 @@ bool goes_on_to_the_end(const std::vector<Sample>& envelope) {
   return rate(envelope[half], envelope.back()) >= rate(envelope.front(), envelope[half]) / 2;
 }
 
+double deepest_fall(const std::vector<Sample>& samples) {
+  double highest = samples.front().value;
+  double fall = 0;
+  for (const Sample& sample : samples) {
+    highest = std::max(highest, sample.value);
+    fall = std::max(fall, highest - sample.value);
+  }
+  return fall;
+}
+
+/// A rise by less than what the process was seen to give back, once it had run for a while, may be the rising
+/// side of a sawtooth: garbage that is collected now and then.
+bool may_be_given_back(Samples all, Samples window, const std::vector<Sample>& envelope) {
+  const double from = (all.front().seconds + window.front().seconds) / 2;
+  const auto late =
+      std::find_if(all.begin(), all.end(), [&](const TrendSample& s) { return s.seconds >= from; });
+  const std::vector<Sample> settled = lower_envelope(all.last(static_cast<std::size_t>(all.end() - late)));
+  return envelope.back().value - envelope.front().value <= deepest_fall(settled);
+}
+
 struct Judged {
   TrendState state = TrendState::flat;
   Doubt doubt = Doubt::none;
@@ -69,12 +89,13 @@ constexpr Judged unclear(Doubt doubt) {
 }
 
 Judged judge_large_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
-                          double fall_of_all, const GrowthLimits& limits) {
+                          bool sawtooth, double fall_of_all, const GrowthLimits& limits) {
   if (!trend.slope) return fall_of_all > limits.max_delta ? unclear(Doubt::noise) : grew;
   if (certain_slope) return grew;
   if (trend.fall > limits.max_delta) return unclear(Doubt::noise);
   // A step is growth as much as a ramp is, if the process stays on it.
-  return envelope.back().value - envelope.front().value > limits.max_delta / 2 ? grew : unclear(Doubt::spike);
+  if (envelope.back().value - envelope.front().value <= limits.max_delta / 2) return unclear(Doubt::spike);
+  return sawtooth ? unclear(Doubt::noise) : grew;
 }
 
 Judged judge_small_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
@@ -116,10 +137,13 @@ Trend find_trend(const std::vector<TrendSample>& samples, const GrowthLimits& li
   const std::vector<Sample> envelope = lower_envelope(window);
   trend.slope = theil_sen(envelope);
 
-  const bool certain_slope = trend.slope && trend.slope->low > std::min(least_leak_rate, limits.max_rate);
-  Judged judged = trend.change > limits.max_delta
-                      ? judge_large_change(trend, envelope, certain_slope, deepest_fall(all), limits)
-                      : judge_small_change(trend, envelope, certain_slope, limits, rule);
+  const bool sawtooth = may_be_given_back(all, window, envelope);
+  const bool certain_slope =
+      trend.slope && trend.slope->low > std::min(least_leak_rate, limits.max_rate) && !sawtooth;
+  Judged judged =
+      trend.change > limits.max_delta
+          ? judge_large_change(trend, envelope, certain_slope, sawtooth, deepest_fall(all), limits)
+          : judge_small_change(trend, envelope, certain_slope, limits, rule);
   if (judged.state == TrendState::flat && rule == TrendRule::change_and_rate &&
       trend.warm_up > limits.max_delta && !warm_up_has_ended(before, envelope.front().value, limits))
     judged = unclear(Doubt::warming_up);

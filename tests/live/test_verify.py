@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""whomap verify on real processes: examples/arena is the service of the investigation, with the leak, with the fix
+that only logs, and with the one that works. Intervals are short, so the rate that can be excluded is high."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support import BUILD, ROOT, WHOMAP, is_running, run, run_on_tty, status_field, wait_until
+
+LIMITS = ("--max-delta", "30M", "--max-rate", "300M")
+QUICK = ("--interval", "0.5", *LIMITS)
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory):
+    program = tmp_path_factory.mktemp("arena") / "arena"
+    subprocess.run(["gcc", "-O2", "-g", ROOT / "examples/arena/arena.c", "-o", program], check=True)
+    return program
+
+
+@pytest.fixture
+def fifo(tmp_path):
+    return tmp_path / "fifo"
+
+
+def operation(fifo):
+    return f"echo > {fifo}; read done < {fifo}.done"
+
+
+def exercise(fifo):
+    """200 operations by 20 shells."""
+    return ("--exercise", f"for i in 0 1 2 3 4 5 6 7 8 9; do {operation(fifo)}; done", "--count", 20, "--operations-per-run", 10)
+
+
+def verify(*arguments, **options):
+    return run("verify", *arguments, **options)
+
+
+def verify_arena(arena, fifo, mode, *more, **options):
+    return verify(*exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, *more, "--", arena, mode, fifo, **options)
+
+
+def ci_line(text):
+    (line,) = [line for line in text.splitlines() if line.startswith("whomap verify: ")]
+    return line
+
+
+def one_line(result, status, *words):
+    assert result.returncode == status, result.stderr
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("whomap: ")
+    for word in words:
+        assert word in line, line
+
+
+def processes_with(text):
+    """Pids of processes whose command line has this text, zombies not."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as line:
+                if text.encode() in line.read():
+                    found.append(int(pid))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
+def guards_of(pid):
+    children = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(line.split()[0]) for line in children.splitlines() if "whomap-guard" in line]
+
+
+# The verdicts.
+
+def test_the_placebo_is_caught_although_it_logs(arena, fifo):
+    result = verify_arena(arena, fifo, "placebo")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "runtime patched" in result.stderr  # the started program's output goes where messages go
+    line = ci_line(result.stdout)
+    assert line.startswith("whomap verify: not-fixed: ") and "per operation" in line and "/min [" in line
+    assert result.stdout.endswith(line + "\n")
+
+
+def test_the_real_fix_passes_and_the_control_shows_that_it_counts(arena, fifo):
+    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} leak {fifo}", "--format", "json")
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = json.loads(result.stdout)
+    assert report["format"] == "whomap-verify" and report["version"] == 1
+    assert report["verdict"]["class"] == "fixed" and report["verdict"]["exit_status"] == 0
+    assert "the control grew" in report["verdict"]["text"]
+    assert report["control"]["judgement"]["class"] == "not-fixed"
+    for variant in (report["subject"], report["control"]):
+        points = variant["points"]
+        assert [point["succeeded"] for point in points] == [0, 10, 20]
+        assert variant["exercise"]["succeeded"] == 20 and variant["exercise"]["failed"] == 0
+        assert len(variant["readings"]) > 10
+        for point in points:
+            for field in ("rss_bytes", "rss_anon_bytes", "rss_file_bytes", "rss_shmem_bytes", "swap_bytes", "page_table_bytes",
+                          "lazy_free_bytes", "mappings", "threads"):
+                assert isinstance(point[field], int), field
+            assert point["rss_bytes"] == point["rss_anon_bytes"] + point["rss_file_bytes"] + point["rss_shmem_bytes"]
+    assert ci_line(result.stderr).startswith("whomap verify: fixed: ")
+    assert re.findall(r"point (\d) of 3", result.stderr) == ["1", "2", "3", "1", "2", "3"]
+
+
+def test_a_control_that_passes_too_proves_nothing(arena, fifo):
+    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} fixed {fifo}")
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert ci_line(result.stdout).startswith("whomap verify: proves-nothing: ")
+
+
+def test_a_running_process_and_a_baseline_across_a_restart(arena, fifo, targets, tmp_path):
+    saved = tmp_path / "before.json"
+    leaking = targets.start(arena, "leak", fifo)
+    before = verify("-p", leaking.pid, *exercise(fifo), *QUICK, "--save", saved)
+    assert before.returncode == 1, before.stdout
+    assert is_running(leaking.pid)
+    assert oct(saved.stat().st_mode & 0o777) == "0o600"
+    leaking.kill()
+    leaking.wait()
+    fixed = targets.start(arena, "fixed", fifo)
+    after = verify("-p", fixed.pid, *exercise(fifo), *QUICK, "--baseline", saved)
+    assert after.returncode == 0, after.stdout
+    assert "the baseline grew by" in ci_line(after.stdout)
+    other = verify("-p", fixed.pid, "--exercise", operation(fifo) + " ", *QUICK, "--baseline", saved, "-q")
+    assert other.returncode == 7 and "another exercise" in ci_line(other.stdout)
+    assert other.stderr == ""
+
+
+def test_growth_in_shared_memory_has_moved(targets, compile_c):
+    program = compile_c("""
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(void) {
+  puts("ready"); fflush(stdout);
+  for (;;) {
+    char *memory = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 1, 1 << 20);
+    usleep(10000);
+  }
+}""")
+    result = verify("-p", targets.start(program).pid, *QUICK)
+    assert result.returncode == 1, result.stdout
+    assert ci_line(result.stdout).startswith("whomap verify: moved: shared memory grew")
+
+
+def test_an_idle_process_proves_nothing(targets):
+    result = verify("-p", targets.start("sleep", "100", ready=False).pid, *QUICK)
+    assert result.returncode == 7, result.stdout
+    assert "idle" in ci_line(result.stdout)
+
+
+def test_an_exercise_that_does_not_reach_the_process(targets):
+    result = verify("-p", targets.start("sleep", "100", ready=False).pid, "--exercise", "true", *QUICK)
+    assert result.returncode == 7, result.stdout
+    assert "does not reach" in ci_line(result.stdout)
+
+
+def test_a_failing_exercise_and_too_few_operations(arena, fifo):
+    failing = verify_arena(arena, fifo, "fixed", "--exercise", "x")  # given twice
+    assert failing.returncode == 2
+    for command, count, words in (("echo no such host; exit 6", "200", 'exit status 6, "no such host"'),
+                                  ("kill -9 $$", "200", "killed by signal 9"), (operation(fifo), "50", "50 operations")):
+        result = verify("--exercise", command, "--count", count, "--ready", f"test -p {fifo}", *QUICK, "--", arena, "fixed", fifo)
+        assert result.returncode == 7, result.stdout
+        assert words in ci_line(result.stdout)
+
+
+def test_an_exercise_that_hangs_is_ended_with_all_it_started(arena, fifo):
+    result = verify("--exercise", "sleep 98765; true", "--exercise-timeout", "0.3", "--count", "4", "--ready", f"test -p {fifo}",
+                    *QUICK, "--", arena, "fixed", fifo)
+    assert result.returncode == 7 and "not done after 0.3 s" in ci_line(result.stdout)
+    assert processes_with("sleep\x0098765") == []
+
+
+def test_a_tree_is_summed(targets, compile_c):
+    program = compile_c("""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+  if (fork() == 0) for (;;) { memset(malloc(1 << 20), 1, 1 << 20); usleep(10000); }
+  puts("ready"); fflush(stdout);
+  for (;;) pause();
+}""")
+    process = targets.start(program)
+    child = int(subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout)
+    try:
+        tree = verify("-p", process.pid, "--tree", "--format", "json", *QUICK)
+        assert tree.returncode == 1, tree.stderr
+        report = json.loads(tree.stdout)
+        assert [point["processes"] for point in report["subject"]["points"]] == [2, 2, 2]
+        assert report["subject"]["points"][0]["members"][0]["pid"] == child
+        alone = verify("-p", process.pid, *QUICK)
+        assert alone.returncode == 7, alone.stdout  # the parent does nothing
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+# A target that does not stay.
+
+@pytest.mark.parametrize("ends", ["exit 4", "kill -9 $$", "exec sleep 99"])
+def test_a_target_that_ends_or_becomes_another_is_invalid(ends):
+    result = verify("--interval", "0.6", "--", "sh", "-c", f"sleep 0.8; {ends}")
+    assert result.returncode == 3, result.stdout
+    line = ci_line(result.stdout)
+    assert line.startswith("whomap verify: invalid: ")
+    assert {"exit 4": "exit status 4", "kill -9 $$": "signal 9", "exec sleep 99": "exec'd"}[ends] in line
+
+
+def test_a_target_that_is_gone_or_never_ready():
+    one_line(verify("--", "/nonexistent/program"), 2, "/nonexistent/program")
+    result = verify("--ready", "false", "--ready-timeout", "0.5", "--", "sleep", "98764")
+    one_line(result, 3, "not ready", "--ready-timeout")
+    one_line(verify("--ready", "false", "--", "sh", "-c", "exit 9"), 3, "exit status 9")
+    assert processes_with("sleep\x0098764") == []
+
+
+def test_a_stopped_process_is_refused(targets):
+    process = targets.start("sleep", "100", ready=False)
+    os.kill(process.pid, signal.SIGSTOP)
+    wait_until(lambda: status_field(process.pid, "State")[0] == "T", "the stop")
+    one_line(verify("-p", process.pid), 3, "is stopped", "kill -CONT")
+
+
+# Ending early. Started programs must not linger.
+
+def start_verify(arena, fifo, wrapper):
+    """A verify in the middle of its work; its program is a grandchild when `wrapper`."""
+    command = ["sh", "-c", f"{arena} fixed {fifo}; true"] if wrapper else [arena, "fixed", fifo]
+    return subprocess.Popen([WHOMAP, "verify", "--exercise", operation(fifo), "--ready", f"test -p {fifo}", "--interval", "60",
+                             "--format", "json", "--", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_says_what_was_measured(arena, fifo, number):
+    process = start_verify(arena, fifo, wrapper=True)
+    line = ""
+    while "point 1 of 3" not in line:
+        line = process.stderr.readline()
+        assert line, "verify ended early"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    report = json.loads(out)
+    assert report["verdict"]["class"] == "interrupted" and len(report["subject"]["points"]) == 1
+    assert "after 1 of 3 points" in ci_line(err)
+    assert processes_with(str(fifo)) == []
+
+
+@pytest.mark.parametrize("wrapper", [False, True])
+def test_kill_9_leaves_nothing_behind(arena, fifo, wrapper):
+    process = start_verify(arena, fifo, wrapper)
+    line = ""
+    while "point 1 of 3" not in line:
+        line = process.stderr.readline()
+        assert line, "verify ended early"
+    guards = guards_of(process.pid)
+    assert len(guards) == 2  # the program's and the exercise's
+    process.kill()
+    process.communicate()  # its pipes close: nobody else holds them
+    wait_until(lambda: processes_with(str(fifo)) == [], "the end of the program")
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in guards), "the end of the guards")
+
+
+def test_a_program_that_leaves_its_group_is_ended_too(tmp_path):
+    result = verify("--interval", "0.3", "--", "sh", "-c", "setsid sleep 98763 & sleep 99")
+    assert result.returncode == 7, result.stdout
+    assert processes_with("sleep\x0098763") == []
+
+
+# Output.
+
+def test_on_a_terminal_there_is_a_plot_and_colour_unless_unwanted(arena, fifo):
+    command = ["verify", *exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, "--", arena, "placebo", fifo]
+    status, text = run_on_tty(*command)
+    assert status == 1
+    assert "\x1b[1;31mnot-fixed\x1b[0m" in text and "MiB |" in text and "o" in text
+    status, plain = run_on_tty(*command, env={"NO_COLOR": "1"})
+    assert status == 1 and "\x1b" not in plain and "MiB |" in plain
+    for line in plain.splitlines():
+        assert len(line) <= 80 or line.startswith(("whomap verify: ", "whomap: point ")), line
+
+
+def test_off_a_terminal_there_is_neither(arena, fifo):
+    result = verify_arena(arena, fifo, "placebo")
+    assert "\x1b" not in result.stdout + result.stderr and " |" not in result.stdout
+
+
+def test_files_are_checked_before_the_measurement(tmp_path, targets):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    pid = targets.start("sleep", "100", ready=False).pid
+    for option in ("-o", "--save"):
+        one_line(verify("-p", pid, option, precious), 8, "exists already", "--force")
+        one_line(verify("-p", pid, option, "/nonexistent/file"), 8, "/nonexistent/file")
+    assert precious.read_text() == "precious"
+    one_line(verify("-p", pid, "--baseline", tmp_path / "missing"), 6, "missing")
+    for name, content in {"empty": b"", "binary": os.urandom(999), "deep": b"[" * 100000, "other": b'{"format":"whomap-trace","version":1}',
+                          "newer": b'{"format":"whomap-verify","version":99}', "bare": b'{"format":"whomap-verify","version":1}',
+                          "negative": b'{"format":"whomap-verify","version":1,"subject":{"target":{"pid":-1}}}'}.items():
+        (tmp_path / name).write_bytes(content)
+        one_line(verify("-p", pid, "--baseline", tmp_path / name), 6, name)
+
+
+def test_standard_output_that_cannot_be_written(targets):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([WHOMAP, "verify", "-p", str(targets.start("sleep", "100", ready=False).pid), "--interval", "0.1", "-q"],
+                                stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 8 and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("--",), ("--", ""), ("-p",), ("-p", "x"), ("-p", "0"), ("-p", "1", "--", "true"), ("-p", "1", "extra"), ("-p", "1", "--bogus"),
+    ("-p", "1", "--samples", "2"), ("-p", "1", "--samples", "-3"), ("-p", "1", "--samples", "99999999999999999999"),
+    ("-p", "1", "--interval", "0"), ("-p", "1", "--interval", "nan"), ("-p", "1", "--interval", "1e9"), ("-p", "1", "--interval", "-1"),
+    ("-p", "1", "--max-delta", "0"), ("-p", "1", "--max-delta", "100X"), ("-p", "1", "--max-rate", "-1"),
+    ("-p", "1", "--max-delta", "99999999999T"), ("-p", "1", "--count", "5"), ("-p", "1", "--exercise", ""), ("-p", "1", "--exercise", " "),
+    ("-p", "1", "--exercise", "true", "--count", "0"), ("-p", "1", "--exercise", "true", "--count", "x"),
+    ("-p", "1", "--exercise", "true", "--operations-per-run", "0"), ("-p", "1", "--exercise", "true", "--exercise-timeout", "0"),
+    ("-p", "1", "--format", "xml"), ("-p", "1", "--color", "maybe"), ("-p", "1", "--gone", "("), ("-p", "1", "--gone", ""),
+    ("-p", "1", "--present", ".*"), ("-p", "1", "--ready", "true"), ("-p", "1", "--save", "x", "-o", "x"),
+])
+def test_wrong_usage(arguments, tmp_path):
+    one_line(verify(*arguments, cwd=tmp_path), 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_regular_expression_of_a_hostile_kind_is_harmless():
+    one_line(verify("-p", "1", "--gone", "(" * 5000 + ")" * 5000), 2)
+    one_line(verify("-p", "1", "--gone", "((((((x{100}){100}){100}){100}){100}){100})"), 2)
