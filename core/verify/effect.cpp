@@ -29,6 +29,12 @@ std::optional<std::uint64_t> growth_of(const json& stack) {
   return json_unsigned(stack, "live_bytes");
 }
 
+/// Stacks of calls that give memory back are in a trace too.
+bool maps_memory(const json& stack) {
+  const auto call = json_string(stack, "syscall");
+  return call != "munmap" && call != "shmdt" && call != "madvise" && call != "mprotect";
+}
+
 /// The name that matched, if one did. A guessed frame may never have been called: good enough to doubt that a
 /// path is gone, not to prove that one is present.
 std::optional<std::string> matching_name(const json& stack, const EffectPattern& wanted) {
@@ -133,6 +139,7 @@ Result<EffectReport> find_effects(std::string_view report_text, const std::vecto
   for (const EffectPattern& wanted : patterns)
     result.findings.push_back({wanted.kind, wanted.pattern.expression(), 0, 0, 0, {}});
   for (const json& stack : *stacks) {
+    if (!maps_memory(stack)) continue;
     ++result.sight.stacks;
     if (json_string(stack, "truncated") && growth_of(stack).value_or(1) > 0) ++result.sight.truncated;
     for (std::size_t i = 0; i < patterns.size(); ++i)

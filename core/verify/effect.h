@@ -25,7 +25,7 @@ enum class EffectKind {
 struct EffectFinding {
   EffectKind kind = EffectKind::gone;
   std::string expression;
-  std::uint64_t stacks = 0;  ///< distinct stacks with a frame whose function or module matches
+  std::uint64_t stacks = 0;  ///< that map memory and have a frame whose function or module matches
   std::uint64_t calls = 0;   ///< captured with them
   std::optional<std::uint64_t> growth_bytes;  ///< mapped by them during the trace and still mapped
   std::vector<std::string> examples;          ///< a few of the names that matched

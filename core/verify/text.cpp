@@ -90,11 +90,10 @@ std::string table(const VerifyRun& run) {
   return text;
 }
 
-std::string heading(const char* variant, const VerifyRun& run) {
-  std::string text =
-      fmt::format("{}: pid {} ({}){}, {} {} apart", variant, run.target.pid, run.target.comm,
-                  run.tree ? " and its children" : "", count_text(points_of(run).size(), "point"),
-                  seconds_text(run.interval_seconds));
+std::string heading(const VerifyRun& run) {
+  std::string text = fmt::format(
+      "pid {} ({}){}, {} {} apart", run.target.pid, run.target.comm, run.tree ? " and its children" : "",
+      count_text(points_of(run).size(), "point"), seconds_text(run.interval_seconds));
   if (!run.exercise.command.empty())
     text += fmt::format(
         ", {}{}", count_text(run.exercise.succeeded, "exercise"),
@@ -120,7 +119,8 @@ std::string trends_text(const Judgement& judgement, const VerifyTextOptions& opt
 void add_variant(std::string& text, const char* name, const VerifyRun& run, const Judgement& judgement,
                  const JudgeLimits& limits, const VerifyTextOptions& options) {
   const Paint paint(options.color);
-  text += paint.bold(printable(heading(name, run))) + "\n" + table(run);
+  text +=
+      paint.bold(fmt::format("{}: ", name)) + wrap(printable(heading(run)), options.width, 2, 9) + table(run);
   if (options.plot)
     if (const std::string drawn = plot(run, limits.growth.max_delta, {options.width, 8}); !drawn.empty())
       text += paint.dim("  anonymous memory (RssAnon + VmSwap):") + "\n" + drawn;
