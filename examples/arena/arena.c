@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A service whose requests work in an arena like the one of ONNX Runtime: it grows in steps, each double the last,
- * to what the largest request needs, and gives nothing back. Each request needs half a MiB more than the one before.
- *   arena MODE FIFO     creates FIFO and FIFO.done; a line written to the first is a request, which is answered
+ * to what the largest request needs, and gives nothing back. Each request needs STEP KiB (512) more than the one before.
+ *   arena MODE FIFO [STEP]  creates FIFO and FIFO.done; a line written to the first is a request, which is answered
  *                       by "done" on the second. One operation is: echo > FIFO; read done < FIFO.done
  *     leak              the arena as it is
  *     placebo           the fix that logs "patched" and takes no effect, as in the investigation
@@ -57,9 +57,11 @@ static const struct options *patched(const struct options *callers, const struct
   return callers == NULL ? bounded : callers;
 }
 
+static size_t step_bytes = 512 << 10;
+
 static void serve(const struct options *options) {
   static size_t bytes;
-  bytes += 1 << 19;
+  bytes += step_bytes;
   if (options->use_arena) run_in_arena(bytes);
   else run_without_arena(bytes);
 }
@@ -73,13 +75,14 @@ static void make_fifo(const char *path) {
 int main(int count, char **arguments) {
   static const struct options with_arena = {1};
   static const struct options without_arena = {0};
-  const char *mode = count == 3 ? arguments[1] : "";
+  const char *mode = count == 3 || count == 4 ? arguments[1] : "";
   const struct options *options = NULL;
   if (strcmp(mode, "leak") == 0) options = &with_arena;
   if (strcmp(mode, "placebo") == 0) options = patched(&with_arena, &without_arena);
   if (strcmp(mode, "fixed") == 0) options = &without_arena;
-  if (options == NULL) {
-    fputs("usage: arena leak|placebo|fixed FIFO\n", stderr);
+  if (count == 4) step_bytes = strtoul(arguments[3], NULL, 10) << 10;
+  if (options == NULL || step_bytes == 0) {
+    fputs("usage: arena leak|placebo|fixed FIFO [STEP]\n", stderr);
     return 2;
   }
   char done[4096];

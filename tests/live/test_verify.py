@@ -7,13 +7,13 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
 
-from support import BUILD, ROOT, WHOMAP, is_running, run, run_on_tty, status_field, wait_until
+from support import BUILD, ROOT, WHOMAP, code_of, differences, is_running, run, run_on_tty, status_field, wait_until
 
-LIMITS = ("--max-delta", "30M", "--max-rate", "300M")
+LIMITS = ("--max-delta", "5M", "--max-rate", "300M")
+STEP = "64"  # KiB; 200 requests hold 28 MiB in the arena, 14 of them since the 100th
 QUICK = ("--interval", "0.5", *LIMITS)
 
 
@@ -43,7 +43,7 @@ def verify(*arguments, **options):
 
 
 def verify_arena(arena, fifo, mode, *more, **options):
-    return verify(*exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, *more, "--", arena, mode, fifo, **options)
+    return verify(*exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, *more, "--", arena, mode, fifo, STEP, **options)
 
 
 def ci_line(text):
@@ -90,7 +90,7 @@ def test_the_placebo_is_caught_although_it_logs(arena, fifo):
 
 
 def test_the_real_fix_passes_and_the_control_shows_that_it_counts(arena, fifo):
-    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} leak {fifo}", "--format", "json")
+    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} leak {fifo} {STEP}", "--format", "json")
     assert result.returncode == 0, result.stdout + result.stderr
     report = json.loads(result.stdout)
     assert report["format"] == "whomap-verify" and report["version"] == 1
@@ -112,21 +112,21 @@ def test_the_real_fix_passes_and_the_control_shows_that_it_counts(arena, fifo):
 
 
 def test_a_control_that_passes_too_proves_nothing(arena, fifo):
-    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} fixed {fifo}")
+    result = verify_arena(arena, fifo, "fixed", "--control", f"exec {arena} fixed {fifo} {STEP}")
     assert result.returncode == 1, result.stdout + result.stderr
     assert ci_line(result.stdout).startswith("whomap verify: proves-nothing: ")
 
 
 def test_a_running_process_and_a_baseline_across_a_restart(arena, fifo, targets, tmp_path):
     saved = tmp_path / "before.json"
-    leaking = targets.start(arena, "leak", fifo)
+    leaking = targets.start(arena, "leak", fifo, STEP)
     before = verify("-p", leaking.pid, *exercise(fifo), *QUICK, "--save", saved)
     assert before.returncode == 1, before.stdout
     assert is_running(leaking.pid)
     assert oct(saved.stat().st_mode & 0o777) == "0o600"
     leaking.kill()
     leaking.wait()
-    fixed = targets.start(arena, "fixed", fifo)
+    fixed = targets.start(arena, "fixed", fifo, STEP)
     after = verify("-p", fixed.pid, *exercise(fifo), *QUICK, "--baseline", saved)
     assert after.returncode == 0, after.stdout
     assert "the baseline grew by" in ci_line(after.stdout)
@@ -167,18 +167,17 @@ def test_an_exercise_that_does_not_reach_the_process(targets):
 
 
 def test_a_failing_exercise_and_too_few_operations(arena, fifo):
-    failing = verify_arena(arena, fifo, "fixed", "--exercise", "x")  # given twice
-    assert failing.returncode == 2
+    assert verify_arena(arena, fifo, "fixed", "--exercise", "x").returncode == 2  # given twice
     for command, count, words in (("echo no such host; exit 6", "200", 'exit status 6, "no such host"'),
                                   ("kill -9 $$", "200", "killed by signal 9"), (operation(fifo), "50", "50 operations")):
-        result = verify("--exercise", command, "--count", count, "--ready", f"test -p {fifo}", *QUICK, "--", arena, "fixed", fifo)
+        result = verify("--exercise", command, "--count", count, "--ready", f"test -p {fifo}", *QUICK, "--", arena, "fixed", fifo, STEP)
         assert result.returncode == 7, result.stdout
         assert words in ci_line(result.stdout)
 
 
 def test_an_exercise_that_hangs_is_ended_with_all_it_started(arena, fifo):
     result = verify("--exercise", "sleep 98765; true", "--exercise-timeout", "0.3", "--count", "4", "--ready", f"test -p {fifo}",
-                    *QUICK, "--", arena, "fixed", fifo)
+                    *QUICK, "--", arena, "fixed", fifo, STEP)
     assert result.returncode == 7 and "not done after 0.3 s" in ci_line(result.stdout)
     assert processes_with("sleep\x0098765") == []
 
@@ -283,7 +282,7 @@ def test_a_program_that_leaves_its_group_is_ended_too(tmp_path):
 # Output.
 
 def test_on_a_terminal_there_is_a_plot_and_colour_unless_unwanted(arena, fifo):
-    command = ["verify", *exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, "--", arena, "placebo", fifo]
+    command = ["verify", *exercise(fifo), "--ready", f"test -p {fifo}", *QUICK, "--", arena, "placebo", fifo, STEP]
     status, text = run_on_tty(*command)
     assert status == 1
     assert "\x1b[1;31mnot-fixed\x1b[0m" in text and "MiB |" in text and "o" in text
@@ -340,3 +339,62 @@ def test_wrong_usage(arguments, tmp_path):
 def test_a_regular_expression_of_a_hostile_kind_is_harmless():
     one_line(verify("-p", "1", "--gone", "(" * 5000 + ")" * 5000), 2)
     one_line(verify("-p", "1", "--gone", "((((((x{100}){100}){100}){100}){100}){100})"), 2)
+
+
+# Effect, not log: with a trace beside the exercise.
+
+def test_gone_is_shown_by_the_control(arena, fifo, tmp_path):
+    limits = ("--interval", "2", *LIMITS)
+    result = verify(*exercise(fifo), "--ready", f"test -p {fifo}", *limits, "--gone", "^arena_extend$", "--present",
+                    "^run_without_arena$", "--control", f"exec {arena} leak {fifo} {STEP}", "--format", "json", "--", arena, "fixed", fifo, STEP,
+                    env={"TMPDIR": str(tmp_path)})
+    assert result.returncode == 0, result.stdout + result.stderr
+    report = json.loads(result.stdout)
+    gone, present = report["effects"]
+    assert gone["state"] == "passed" and "the unfixed variant showed 1 stack" in gone["text"]
+    assert present["state"] == "passed" and "run_without_arena" in present["text"]
+    (finding,) = [each for each in report["control"]["traced"]["findings"] if each["kind"] == "gone"]
+    assert finding["stacks"] == 1 and finding["growth_bytes"] >= 12 << 20
+    assert report["subject"]["traced"]["lost"] == 0
+    assert not list(tmp_path.glob("whomap-verify-*"))  # the private folder is gone
+
+
+def test_a_path_that_still_maps_is_not_gone(targets):
+    process = targets.start(BUILD / "examples" / "raw_mmap", 100)
+    result = verify("-p", process.pid, "--interval", "1.5", "--max-rate", "1G", "--gone", "pool_grow", "--format", "json")
+    assert result.returncode == 1, result.stdout + result.stderr
+    (effect,) = json.loads(result.stdout)["effects"]
+    assert effect["state"] == "failed" and "1 stack with /pool_grow/" in effect["text"]
+    wait_until(lambda: is_running(process.pid), "the target to run untraced")
+
+
+def test_gone_without_a_control_is_not_proven(arena, fifo):
+    result = verify(*exercise(fifo), "--ready", f"test -p {fifo}", "--interval", "2", *LIMITS, "--gone", "arena_extent",
+                    "--", arena, "fixed", fifo, STEP)
+    assert result.returncode == 7, result.stdout
+    assert "is not proven" in ci_line(result.stdout) and "--control" in ci_line(result.stdout)
+
+
+def test_a_trace_that_cannot_be_made_is_said(targets):
+    process = targets.start(BUILD / "examples" / "raw_mmap", 100)
+    result = verify("-p", process.pid, *QUICK, "--gone", "x", "-q", env={"WHOMAP_GDB": "/nonexistent/gdb"})
+    one_line(result, 5, "/nonexistent/gdb", "--gone")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_ended_while_it_traces_the_target_is_let_go(targets, number):
+    process = targets.start(BUILD / "examples" / "raw_mmap", 100)
+    code = code_of(process.pid)
+    verifying = subprocess.Popen([WHOMAP, "verify", "-p", str(process.pid), "--interval", "3", "--gone", "x"],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    line = ""
+    while "tracing until the last point" not in line:
+        line = verifying.stderr.readline()
+        assert line, "verify ended early"
+    assert status_field(process.pid, "TracerPid") != "0"
+    verifying.send_signal(number)
+    verifying.communicate(timeout=60)
+    assert verifying.returncode == (130 if number == signal.SIGINT else -9)
+    wait_until(lambda: is_running(process.pid), "the target to run untraced")
+    wait_until(lambda: not processes_with("whomap\0trace") and not processes_with(f"trace\0-p\0{process.pid}"), "the end of the trace")
+    assert differences(code, code_of(process.pid)) == []
