@@ -126,6 +126,7 @@ ProcessGroup::~ProcessGroup() {
 Result<ChildProcess> start_program(const Launch& what, pid_t group) {
   std::vector<std::string> words = what.arguments;
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (std::string& each : words) arguments.push_back(each.data());
   arguments.push_back(nullptr);
   std::array<int, 2> report{};

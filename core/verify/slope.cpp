@@ -17,6 +17,7 @@ double median_of_sorted(const std::vector<double>& sorted) {
 double kendall_variance(const std::vector<Sample>& samples) {
   const auto term = [](double n) { return n * (n - 1) * (2 * n + 5); };
   std::vector<double> values;
+  values.reserve(samples.size());
   for (const Sample& sample : samples) values.push_back(sample.value);
   std::sort(values.begin(), values.end());
   double variance = term(static_cast<double>(values.size()));
@@ -31,6 +32,7 @@ double kendall_variance(const std::vector<Sample>& samples) {
 /// Lag-1 autocorrelation around the line, 0 when there is none or it is negative.
 double autocorrelation(const std::vector<Sample>& samples, double per_second) {
   std::vector<double> residuals;
+  residuals.reserve(samples.size());
   for (const Sample& sample : samples) residuals.push_back(sample.value - per_second * sample.seconds);
   double mean = 0;
   for (const double each : residuals) mean += each / static_cast<double>(residuals.size());
