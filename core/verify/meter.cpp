@@ -46,7 +46,9 @@ MemoryUse memory_of(const ProcessStatus& status) {
 }
 
 /// All threads of the process, also those that have ended. The clock is the kernel's own sum in ns; the times
-/// in /proc/PID/stat have a grain of 10 ms.
+/// in /proc/PID/stat have a grain of 10 ms. A thread that is on a CPU is accounted for at its next timer tick
+/// or when it leaves the CPU (thread_group_cputime in kernel/sched/cputime.c): the sum may lag, seen right
+/// after an exec, where it was 0.
 std::optional<double> cpu_seconds_of(pid_t pid) {
   clockid_t clock{};
   timespec used{};
