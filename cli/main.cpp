@@ -16,7 +16,7 @@ namespace whomap::cli {
 namespace {
 
 const std::array commands{&trace_command, &plan_command,   &script_command,
-                          &match_command, &report_command, &collect_command};
+                          &match_command, &report_command, &verify_command, &collect_command};
 
 std::string help() {
   std::string text = fmt::format(
