@@ -34,9 +34,11 @@ set debuginfod enabled off
 set breakpoint pending off
 handle all nostop noprint pass
 
-# Ends the trace after {seconds} s: HUP makes GDB detach, between two events (TERM would be in the middle of one, and
-# has ended processes). Should it leave the SIGSTOP behind with which it stops threads, SIGCONT undoes that. Both only as long as the two process ids mean the same processes (start times compared).
-shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (sleep {seconds}; same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
+# The time limit is looked at at each hit (see whomap_returned below), where everything stands still. This is for the
+# case that no hit comes any more: {grace} s later HUP makes GDB detach, between two events. (TERM would be in the middle of
+# one, and has ended processes.) Should it leave the SIGSTOP behind with which it stops threads, SIGCONT undoes that.
+# Both only as long as the two process ids mean the same processes (start times compared).
+shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (sleep {last_seconds}; same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
 
 attach {pid}
 set $whomap_hits = 0
@@ -46,13 +48,13 @@ define whomap_returned
   bt
   printf "Syscall returned: rax = 0x%012lx\n", $rax
   set $whomap_hits = $whomap_hits + 1
-)gdb";
-
-constexpr std::string_view stop_at_hits = R"(  if $whomap_hits >= {max_hits}
+  # GDB's own age in hundredths of a second, from /proc/uptime and field 22 of its /proc/PID/stat.
+  shell [ $(( $(sed 's/\.\(..\).*/\1/' /proc/uptime) - $(cut -d' ' -f22 /proc/$PPID/stat) )) -lt {hundredths} ]
+  if $_shell_exitcode != 0{or_hits}
     detach
     quit
   end
-)";
+)gdb";
 
 constexpr std::string_view after_definition = R"(end
 
@@ -93,10 +95,14 @@ std::string variable_site(const Site& site) {
 }  // namespace
 
 std::string plain_gdb_script(const Plan& plan, const PlainScriptOptions& options) {
+  constexpr int grace_seconds = 3;
+  const std::string or_hits = options.max_hits ? fmt::format(" || $whomap_hits >= {}", *options.max_hits) : "";
   std::string text = fmt::format(heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
-                                 fmt::arg("version", WHOMAP_VERSION), fmt::arg("seconds", options.seconds),
-                                 fmt::arg("start_time", plan.target.start_time));
-  if (options.max_hits) text += fmt::format(stop_at_hits, fmt::arg("max_hits", *options.max_hits));
+                                 fmt::arg("version", WHOMAP_VERSION),                                  fmt::arg("start_time", plan.target.start_time),
+                                 fmt::arg("grace", grace_seconds),
+                                 fmt::arg("last_seconds", options.seconds + grace_seconds),
+                                 fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
+                                 fmt::arg("or_hits", or_hits));
   text += after_definition;
   for (const Site& site : plan.sites) {
     if (site.watch == WatchKind::return_breakpoint) text += constant_site(site);

@@ -181,7 +181,8 @@ def test_gdb_missing(nothing_left, sleeper):
 
 def test_gdb_without_python(nothing_left, sleeper, tmp_path):
     gdb = tmp_path / "gdb"
-    gdb.write_text("#!/bin/sh\necho 'Python scripting is not supported in this copy of GDB.' >&2\nexit 1\n")
+    gdb.write_text("#!/bin/sh\nfor word; do case $word in echo*) echo \"${word#echo }\";; esac; done\n"
+                   "echo 'Python scripting is not supported in this copy of GDB.' >&2\nexit 1\n")
     gdb.chmod(0o755)
     check(trace("-p", sleeper.pid, env={"WHOMAP_GDB": str(gdb)}, cwd=nothing_left), 5, "no Python inside")
     assert is_running(sleeper.pid)
