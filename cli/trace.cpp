@@ -101,6 +101,16 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   return result;
 }
 
+/// A thread that sleeps is woken by an attach and goes back to sleep with restart_syscall, a call that a
+/// seccomp filter written from a list of the program's own calls may kill for (seen with clock_nanosleep).
+void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
+  const auto status = read_status(target.target.pid());
+  constexpr int filter = 2;
+  if (status && status->seccomp == filter)
+    say(common, fmt::format("process {} has a seccomp filter; if that kills for restart_syscall, attaching ends the process",
+                            target.target.pid()));
+}
+
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("trace", "-p PID [OPTIONS]", "which code maps the memory of a growing process");
   TraceOptions options;
@@ -123,6 +133,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto plan = plan_for(*target, options.plan_file, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
 
+  warn_of_seccomp(*target, common);
   RecordingOptions recording;
   recording.seconds = limits->seconds;
   recording.max_hits = limits->max_hits;

@@ -42,6 +42,7 @@ class Tracer {
   void at_syscall(std::uint32_t site, int tid) { recorder_.at_syscall(site, tid); }
   void at_return(std::uint32_t site, int tid) { recorder_.at_return(site, tid); }
   void stopped_for(std::uint64_t nanoseconds) { recorder_.stopped_for(nanoseconds); }
+  void busy_for(std::uint64_t nanoseconds) { recorder_.busy_for(nanoseconds); }
   /// Looks at the code before breakpoints are set. Raises when the target is not the plan's.
   void remember_code() {
     target_.emplace(value_or_raise(Target::open(plan_.target.pid)));
@@ -99,6 +100,7 @@ PYBIND11_MODULE(_whomap, module) {
       .def("at_syscall", &Tracer::at_syscall)
       .def("at_return", &Tracer::at_return)
       .def("stopped_for", &Tracer::stopped_for)
+      .def("busy_for", &Tracer::busy_for)
       .def("remember_code", &Tracer::remember_code)
       .def("take_out_breakpoints", &Tracer::take_out_breakpoints)
       .def("undo_foreign_writes", &Tracer::undo_foreign_writes)

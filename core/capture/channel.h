@@ -26,6 +26,7 @@ struct TracerCounts {
   std::uint64_t unreadable = 0;  ///< registers of the stopped thread could not be read
   std::uint64_t stopped_ns = 0;  ///< all threads stood still: attach and detach together
   std::uint64_t longest_stop_ns = 0;
+  std::uint64_t busy_ns = 0;     ///< processor time of the tracer while it watched: one thread waits for it at each hit
 };
 
 /// All planned instructions are watched and the target is about to run on.

@@ -49,6 +49,9 @@ class HitRecorder {
   /// All threads stood still for this long (measured around attach and detach).
   void stopped_for(std::uint64_t nanoseconds);
 
+  /// The tracer spent this much processor time on its hits.
+  void busy_for(std::uint64_t nanoseconds) { counts_.busy_ns += nanoseconds; }
+
   /// Calls seen to start and not to return are counted as unpaired.
   [[nodiscard]] TracerCounts counts() const;
 

@@ -124,7 +124,7 @@ std::string rate_text(const Answer& answer, std::uint64_t bytes) {
 }
 
 std::string trend(const Answer& answer, const Group& group) {
-  if (group.live_calls == 1) return "It is one mapping: a single call is no trend.";
+  if (group.live_calls == 1) return "It is a single mapping, which is no trend.";
   std::string text = sum(group.by_time, 7, 9) != 0 ? fmt::format("Still growing at the end, {} on average.",
                                                                  rate_text(answer, group.growth))
                                                    : "None of it was mapped in the last third of the time.";

@@ -2,6 +2,7 @@
 // The report for people: the answer first, then what it stands on. Every name that comes from the target goes
 // through printable().
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -49,7 +50,9 @@ class TextReport {
 
   void facts() {
     const TargetIdentity& target = answer_.header.target;
-    fact("target", fmt::format("pid {}, {}{}", target.pid, target.exe.empty() ? target.comm : target.exe,
+    // Both names: they differ more often than one thinks (redis-server runs /usr/bin/redis-check-rdb).
+    const std::string program = target.exe.empty() ? target.comm : fmt::format("{} ({})", target.comm, target.exe);
+    fact("target", fmt::format("pid {}, {}{}", target.pid, program,
                                answer_.threads ? ", " + count_text(*answer_.threads, "thread") : ""));
     std::string trace = fmt::format("{}{}: {}, {} failed, {}", seconds_text(answer_.seconds),
                                     answer_.header.engine.empty() ? "" : " with " + answer_.header.engine,
@@ -63,8 +66,19 @@ class TextReport {
       trace += fmt::format("{} longest gap of a thread {:.1f} ms", answer_.totals.stopped_ms ? "," : ";",
                            *answer_.totals.longest_stop_ms);
     fact("trace", trace);
+    cost();
     fact("growth", growth());
     out_ += '\n';
+  }
+
+  /// What the trace itself took from the target's threads.
+  void cost() {
+    const TraceEnd& totals = answer_.totals;
+    if (!totals.predicted_slowdown || totals.hits == 0 || answer_.seconds <= 0) return;
+    const double paused = *totals.predicted_slowdown * answer_.seconds;
+    fact("cost", fmt::format("{} of one thread each, about {:.0f} us: {:.2f} s of the {}",
+                             count_text(totals.hits, "stop"), paused * 1e6 / static_cast<double>(totals.hits), paused,
+                             seconds_text(answer_.seconds)));
   }
 
   [[nodiscard]] std::string growth() const {
@@ -102,6 +116,10 @@ class TextReport {
     }
     std::uint64_t rest = 0;
     for (std::size_t i = shown; i < answer_.stacks.size(); ++i) rest += answer_.stacks[i].growth_bytes;
+    for (const auto& [module, build_id] : nameless_)
+      out_ += wrap(printable(fmt::format("{} has no symbols for some of these frames; its build-id is {}", module, build_id)),
+                   width_, 2);
+    if (!nameless_.empty()) out_ += '\n';
     if (answer_.stacks.size() > shown)
       out_ += wrap(fmt::format("{} {} not shown (--format json has all).",
                                count_text(answer_.stacks.size() - shown, "more stack"),
@@ -144,6 +162,7 @@ class TextReport {
     const bool culprit = row.culprit && row.culprit->frame == index;
     const std::string name = printable(frame_name(frame));
     std::string where = printable(place(frame));
+    if (!frame.function && !frame.build_id.empty()) nameless_.emplace(module_name(frame), frame.build_id);
     const std::string mark = fmt::format("{}{:>4}  ", culprit ? ">" : " ", index);
     // Name and place share a line when they fit, else the place goes below the name.
     const std::size_t name_columns = std::max<std::size_t>(columns(name), 32);
@@ -161,15 +180,13 @@ class TextReport {
     }
   }
 
-  /// file:line; else the module; with the build-id where there is no name, so that it can be looked up later.
+  /// file:line; else the module, where the name does not have it already.
   static std::string place(const Frame& frame) {
     std::string text;
     if (frame.file) {
       text = frame.line ? fmt::format("{}:{}", *frame.file, *frame.line) : *frame.file;
     } else if (frame.function) {
       if (!frame.module.empty()) text = fmt::format("{}+{:#x}", module_name(frame), frame.offset);
-    } else if (!frame.build_id.empty()) {
-      text = "build-id " + frame.build_id;
     }
     if (frame.inlined) text += text.empty() ? "(inlined)" : " (inlined)";
     if (frame.guessed) text += text.empty() ? "(guessed)" : " (guessed)";
@@ -218,7 +235,18 @@ class TextReport {
   void notes() {
     for (const std::string& note : answer_.notes) fact("note", note);
     if (answer_.complete && !answer_.totals.reason.empty())
-      fact("ended", fmt::format("by {}", answer_.totals.reason));
+      fact("ended", ending(answer_.totals.reason));
+  }
+
+  static std::string ending(const std::string& reason) {
+    if (reason == "time") return "after the given time";
+    if (reason == "hits") return "at the given number of calls";
+    if (reason == "interrupted") return "early, interrupted by the user";
+    if (reason == "target-exited") return "early: the process ended";
+    if (reason == "target-exec") return "early: the process exec'd another program";
+    if (reason == "engine-died") return "early: the tracer died";
+    if (reason == "engine-stopped") return "early: the tracer was told to end";
+    return reason;
   }
 
   static std::string plus(std::int64_t bytes) { return signed_bytes_text(bytes); }
@@ -241,6 +269,7 @@ class TextReport {
   Paint paint_;
   std::size_t width_;
   std::string out_;
+  std::map<std::string, std::string> nameless_;  ///< build-ids of modules with frames that have no name
 };
 
 }  // namespace

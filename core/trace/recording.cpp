@@ -157,6 +157,9 @@ class Recorder {
       totals.stopped_ms = static_cast<double>(counts.stopped_ns) / ns_per_ms;
       totals.longest_stop_ms = static_cast<double>(counts.longest_stop_ns) / ns_per_ms;
     }
+    // At each hit one thread waits while the tracer works: its processor time is time of the target.
+    if (const double seconds = seconds_since(begin_); result_.armed && counts.hits > 0 && seconds > 0)
+      totals.predicted_slowdown = std::min(1.0, static_cast<double>(counts.busy_ns) / 1e9 / seconds);
     if (auto changed = target_.check(); !changed) {
       target_gone_ = true;
       end(changed.error().code == ErrorCode::process_replaced ? "target-exec" : "target-exited");
@@ -199,6 +202,7 @@ class Recorder {
   }
 
   void write_names() {
+    if (!target_gone_) stacks_.read_modules();
     for (std::uint32_t id = 0; id < stacks_.size(); ++id) keep(writer_.symbols(stacks_.named(id)));
   }
 

@@ -46,7 +46,9 @@ struct TraceEnd {
   std::uint64_t lost = 0;
   std::uint64_t mispaired = 0;
   std::uint64_t threads = 0;
-  std::optional<double> stopped_ms, longest_stop_ms, predicted_slowdown;
+  std::optional<double> stopped_ms, longest_stop_ms;
+  /// 0..1: the part of the traced time in which some thread waited for the tracer.
+  std::optional<double> predicted_slowdown;
 };
 
 }  // namespace whomap

@@ -29,7 +29,10 @@ bool has_unknown_code(const UnwoundStack& stack) {
 
 }  // namespace
 
-StackTable::StackTable(const Target& target) : target_(target), unwinder_(modules_) { read_modules(); }
+StackTable::StackTable(const Target& target) : target_(target), unwinder_(modules_) {
+  read_modules();
+  modules_at_start_ = modules_.modules().size();
+}
 
 void StackTable::read_modules() {
   const auto begin = std::chrono::steady_clock::now();
@@ -96,6 +99,12 @@ std::vector<std::string> StackTable::notes() const {
   std::vector<std::string> notes;
   for (const UnreadableModule& module : modules_.unreadable())
     notes.push_back(fmt::format("{} has no names and no unwind rows: {}", module.path, module.reason));
+  std::string loaded;
+  for (std::size_t i = modules_at_start_; i < modules_.modules().size(); ++i)
+    loaded += (loaded.empty() ? "" : ", ") + modules_.modules()[i].path;
+  if (!loaded.empty())
+    notes.push_back(fmt::format("loaded during the trace: {}; calls that their own instructions make were not watched "
+                                "(calls through libc were)", loaded));
   return notes;
 }
 

@@ -32,12 +32,13 @@ class StackTable {
   [[nodiscard]] Stack stack(std::uint32_t id) const;
   /// The same with functions, lines and inlined frames. Slow: for after detaching.
   Stack named(std::uint32_t id);
-  /// What could not be read, for the trace's notes.
+  /// Reads the modules once more, so that notes() knows what was loaded meanwhile.
+  void read_modules();
+  /// What could not be read, and what came after the plan was made, for the trace's notes.
   [[nodiscard]] std::vector<std::string> notes() const;
 
  private:
   UnwoundStack unwind(const Registers& registers, const StackCopy& copy);
-  void read_modules();
   [[nodiscard]] Frame frame_of(const UnwoundFrame& unwound) const;
 
   const Target& target_;
@@ -47,6 +48,7 @@ class StackTable {
   std::vector<UnwoundStack> stacks_;
   std::unordered_map<std::string, std::uint32_t> ids_;  ///< by the frames' bytes
   std::chrono::steady_clock::time_point next_module_read_;
+  std::size_t modules_at_start_ = 0;
 };
 
 }  // namespace whomap

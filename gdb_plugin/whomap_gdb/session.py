@@ -45,6 +45,7 @@ class Session:
         self.tracer = None
         self.ended = False
         self.resumed = False
+        self.busy_since = None
 
     def run(self):
         # Ctrl-C at the terminal reaches the collector too, and that ends the trace; GDB itself would send the
@@ -91,6 +92,7 @@ class Session:
         self.breakpoints = breakpoints.set_planned(self.plan, self.tracer, self.failures)
         gdb.execute("catch exec", to_string=True)  # its addresses mean nothing in another program
         self.tracer.stopped_for(time.monotonic_ns() - self.stopped_since)
+        self.busy_since = time.process_time_ns()
         self.tracer.armed()
         self.status.write("armed", breakpoints=len(self.breakpoints))
 
@@ -155,6 +157,8 @@ class Session:
             return
         self.ended = True
         error = None
+        if self.busy_since is not None:
+            self.tracer.busy_for(time.process_time_ns() - self.busy_since)
         try:
             if self.tracer is not None:
                 self.tracer.take_out_breakpoints()
