@@ -9,10 +9,11 @@ namespace po = boost::program_options;
 
 namespace whomap::cli {
 void add_capture_options(CommandLine& line) {
-  line.options().add_options()
-      ("duration,d", po::value<std::string>()->value_name("SEC")->default_value("10"), "how long to capture")
-      ("max-hits", po::value<std::string>()->value_name("N"), "end after N captured calls")
-      ("syscalls", po::value<std::string>()->value_name("LIST"), "which calls; default mmap,munmap,mremap,brk");
+  line.options().add_options()("duration,d", po::value<std::string>()->value_name("SEC")->default_value("10"),
+                               "how long to capture")("max-hits", po::value<std::string>()->value_name("N"),
+                                                      "end after N captured calls")(
+      "syscalls", po::value<std::string>()->value_name("LIST"),
+      "which calls; default mmap,munmap,mremap,brk");
 }
 
 Result<CaptureOptions> capture_options(const CommandLine& line) {

@@ -17,12 +17,13 @@ namespace whomap::cli {
 namespace {
 
 ExitStatus run(const std::vector<std::string>& arguments) {
-  CommandLine line("collect", "--channel-fd FD ...", "receive the captures of a GDB script (its plan on standard input)");
+  CommandLine line("collect", "--channel-fd FD ...",
+                   "receive the captures of a GDB script (its plan on standard input)");
   int channel_fd = -1;
   std::string output;
-  line.options().add_options()
-      ("channel-fd", po::value(&channel_fd)->value_name("FD")->required(), "socket to the tracer")
-      ("output,o", po::value(&output)->value_name("FILE")->required(), "the trace file");
+  line.options().add_options()("channel-fd", po::value(&channel_fd)->value_name("FD")->required(),
+                               "socket to the tracer")(
+      "output,o", po::value(&output)->value_name("FILE")->required(), "the trace file");
   add_capture_options(line);
   if (const auto stop = line.parse(arguments)) return *stop;
   const auto limits = capture_options(line);
@@ -38,8 +39,9 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   auto target = Target::open(plan->target.pid);
   if (!target) return report_error(target.error());
   if (target->identity().start_time != plan->target.start_time)
-    return report_error({ErrorCode::process_replaced, fmt::format("process {} is not the one the script was made for",
-                                                                  plan->target.pid), "write a new script"});
+    return report_error({ErrorCode::process_replaced,
+                         fmt::format("process {} is not the one the script was made for", plan->target.pid),
+                         "write a new script"});
   const auto guard = CodeGuard::record(*target, *plan);
   if (!guard) return report_error(guard.error());
 
@@ -49,12 +51,14 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.path = output;
   recording.overwrite = line.common().force;
   recording.interrupt_fd = interrupts->get();
-  const auto result = record(*target, *plan, std::move(channel), recording,
-                             progress_printer(line.common(), limits->seconds), [&](bool engine_finished) { (void)guard->restore(*target, !engine_finished); });
+  const auto result =
+      record(*target, *plan, std::move(channel), recording, progress_printer(line.common(), limits->seconds),
+             [&](bool engine_finished) { (void)guard->restore(*target, !engine_finished); });
   if (!result) return report_error(result.error());
   if (!result->armed) {
     ::unlink(output.c_str());
-    return report_error({ErrorCode::gdb_failed, "the GDB script ended before it traced", "see what GDB printed"});
+    return report_error(
+        {ErrorCode::gdb_failed, "the GDB script ended before it traced", "see what GDB printed"});
   }
   print_ending(line.common(), output, *result);
   return recording_status(*result).value_or(ExitStatus::done);

@@ -34,14 +34,12 @@ CommandLine::CommandLine(std::string name, std::string synopsis, std::string des
       description_(std::move(description)),
       visible_("Options"),
       common_options_("Common options") {
-  common_options_.add_options()
-      ("quiet,q", po::bool_switch(&common_.quiet), "no progress on standard error")
-      ("verbose,v", po::bool_switch(&common_.verbose), "say more on standard error")
-      ("color", po::value<std::string>()->value_name("WHEN")->default_value("auto"),
-       "auto, always or never; NO_COLOR is honoured")
-      ("force", po::bool_switch(&common_.force), "replace existing output files")
-      ("help,h", "this text")
-      ("version", "the version");
+  common_options_.add_options()("quiet,q", po::bool_switch(&common_.quiet), "no progress on standard error")(
+      "verbose,v", po::bool_switch(&common_.verbose), "say more on standard error")(
+      "color", po::value<std::string>()->value_name("WHEN")->default_value("auto"),
+      "auto, always or never; NO_COLOR is honoured")("force", po::bool_switch(&common_.force),
+                                                     "replace existing output files")("help,h", "this text")(
+      "version", "the version");
 }
 
 void CommandLine::positional(const std::string& name, const std::string& help) {
@@ -62,9 +60,12 @@ std::optional<ExitStatus> CommandLine::parse(const std::vector<std::string>& arg
   po::options_description all;
   all.add(visible_).add(hidden_).add(common_options_);
   try {
-    po::store(po::command_line_parser(arguments).options(all).positional(positional_)
+    po::store(po::command_line_parser(arguments)
+                  .options(all)
+                  .positional(positional_)
                   .style(po::command_line_style::unix_style & ~po::command_line_style::allow_guessing)
-                  .run(), values_);
+                  .run(),
+              values_);
     if (values_.count("help") != 0) {
       return print_text(help());
     }
@@ -76,8 +77,10 @@ std::optional<ExitStatus> CommandLine::parse(const std::vector<std::string>& arg
     return report_usage(name_, wrong.what());
   }
   const std::string& when = values_["color"].as<std::string>();
-  if (when == "always") common_.color = ColorMode::always;
-  else if (when == "never") common_.color = ColorMode::never;
+  if (when == "always")
+    common_.color = ColorMode::always;
+  else if (when == "never")
+    common_.color = ColorMode::never;
   else if (when != "auto")
     return report_usage(name_, fmt::format("--color is '{}', and must be auto, always or never", when));
   return std::nullopt;
@@ -98,7 +101,8 @@ ExitStatus report_usage(const std::string& command, const std::string& what) {
 }
 
 ExitStatus report_usage(const std::string& command, const Error& error) {
-  return report_usage(command, error.remedy.empty() ? error.happened : fmt::format("{}; {}", error.happened, error.remedy));
+  return report_usage(
+      command, error.remedy.empty() ? error.happened : fmt::format("{}; {}", error.happened, error.remedy));
 }
 
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text) {
@@ -110,7 +114,8 @@ Result<void> write_result(const std::string& path, bool overwrite, std::string_v
 
 Result<std::uint64_t> parse_bytes(const std::string& text) {
   const auto wrong = [&] {
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a size", text), "write bytes as 4096, 64K, 100M or 2G");
+    return fail(ErrorCode::usage, fmt::format("'{}' is not a size", text),
+                "write bytes as 4096, 64K, 100M or 2G");
   };
   std::uint64_t number = 0;
   const char* const end = text.data() + text.size();
@@ -142,7 +147,8 @@ Result<double> parse_seconds(const std::string& text) {
   double seconds = 0;
   const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (problem != std::errc{} || rest != text.data() + text.size() || !(seconds > 0) || seconds > week)
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a duration", text), "give seconds above 0, up to a week");
+    return fail(ErrorCode::usage, fmt::format("'{}' is not a duration", text),
+                "give seconds above 0, up to a week");
   return seconds;
 }
 
@@ -153,13 +159,16 @@ Result<std::vector<std::int64_t>> parse_syscalls(const std::string& text) {
     const MemorySyscall* call = memory_syscall(std::string_view(name));
     if (call == nullptr) {
       std::string known;
-      for (const MemorySyscall& each : memory_syscalls) known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
+      for (const MemorySyscall& each : memory_syscalls)
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
       return fail(ErrorCode::usage, fmt::format("'{}' is not a system call that maps memory", name),
                   fmt::format("known are {}", known));
     }
-    if (std::find(numbers.begin(), numbers.end(), call->x86_64) == numbers.end()) numbers.push_back(call->x86_64);
+    if (std::find(numbers.begin(), numbers.end(), call->x86_64) == numbers.end())
+      numbers.push_back(call->x86_64);
   }
-  if (numbers.empty()) return fail(ErrorCode::usage, "--syscalls names no call", "for example --syscalls mmap,munmap");
+  if (numbers.empty())
+    return fail(ErrorCode::usage, "--syscalls names no call", "for example --syscalls mmap,munmap");
   return numbers;
 }
 

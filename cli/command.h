@@ -18,9 +18,9 @@ namespace whomap::cli {
 
 struct CommandInfo {
   std::string_view name;
-  std::string_view summary;                 ///< one line, for `whomap --help`
+  std::string_view summary;  ///< one line, for `whomap --help`
   ExitStatus (*run)(const std::vector<std::string>& arguments);
-  bool hidden = false;                      ///< used by whomap's own scripts, not shown in the help
+  bool hidden = false;  ///< used by whomap's own scripts, not shown in the help
 };
 
 extern const CommandInfo trace_command;

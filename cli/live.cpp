@@ -19,7 +19,8 @@ namespace whomap::cli {
 Result<OpenTarget> open_target(pid_t pid) {
   auto target = Target::open(pid);
   if (!target) return tl::make_unexpected(target.error());
-  if (const auto obstacle = attach_obstacle(read_access_facts(*target))) return tl::make_unexpected(*obstacle);
+  if (const auto obstacle = attach_obstacle(read_access_facts(*target)))
+    return tl::make_unexpected(*obstacle);
   const auto maps = read_maps(pid);
   if (!maps) return tl::make_unexpected(maps.error());
   OpenTarget open{std::move(*target), {}};
@@ -49,14 +50,17 @@ std::string default_trace_name(const TargetIdentity& target) {
   std::string comm;
   for (const char c : target.comm)
     comm += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-' ? c : '_';
-  return fmt::format("whomap-{}-{}-{:%Y%m%dT%H%M%S}.trace", comm, target.pid, fmt::localtime(std::time(nullptr)));
+  return fmt::format("whomap-{}-{}-{:%Y%m%dT%H%M%S}.trace", comm, target.pid,
+                     fmt::localtime(std::time(nullptr)));
 }
 
 std::function<void(const RecordingProgress&)> progress_printer(const CommonOptions& common, double seconds) {
   if (common.quiet || ::isatty(STDERR_FILENO) != 1) return [](const RecordingProgress&) {};
   return [seconds](const RecordingProgress& at) {
-    std::fputs(fmt::format("\rtracing: {:.0f} of {:.0f} s, {} calls captured \x1b[K", at.seconds, seconds, at.events).c_str(),
-               stderr);
+    std::fputs(
+        fmt::format("\rtracing: {:.0f} of {:.0f} s, {} calls captured \x1b[K", at.seconds, seconds, at.events)
+            .c_str(),
+        stderr);
     std::fflush(stderr);
   };
 }
@@ -66,8 +70,8 @@ void print_ending(const CommonOptions& common, const std::string& path, const Re
   const std::string next = path == "-" ? "give it to whomap match" : "whomap match " + printable(path);
   const char* const clear = ::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
   std::fputs(fmt::format("{}whomap: wrote {}: {} calls ({} failed, {} lost), ended by {}; next: {}\n", clear,
-                         path == "-" ? "the trace to standard output" : printable(path), result.end.events, result.end.failed_calls, result.end.lost,
-                         result.end.reason, next)
+                         path == "-" ? "the trace to standard output" : printable(path), result.end.events,
+                         result.end.failed_calls, result.end.lost, result.end.reason, next)
                  .c_str(),
              stderr);
 }

@@ -15,30 +15,31 @@
 namespace whomap::cli {
 namespace {
 
-const std::array commands{&trace_command, &plan_command,   &script_command,
-                          &match_command, &report_command, &verify_command, &collect_command};
+const std::array commands{&trace_command,  &plan_command,   &script_command, &match_command,
+                          &report_command, &verify_command, &collect_command};
 
 std::string help() {
   std::string text = fmt::format(
-             "whomap {}: which code maps the memory of a growing process?\n\n"
-             "Usage: whomap COMMAND [OPTIONS]\n"
-             "       whomap -p PID             everything in one go (= whomap trace -p PID)\n\nCommands:\n",
-             WHOMAP_VERSION);
+      "whomap {}: which code maps the memory of a growing process?\n\n"
+      "Usage: whomap COMMAND [OPTIONS]\n"
+      "       whomap -p PID             everything in one go (= whomap trace -p PID)\n\nCommands:\n",
+      WHOMAP_VERSION);
   for (const CommandInfo* command : commands)
     if (!command->hidden) text += fmt::format("  {:<8}  {}\n", command->name, command->summary);
   return text +
-      "\n'whomap COMMAND --help' lists the options of a command.\n\n"
-      "Exit status:\n"
-      "    0  done: growth was explained, or shown to be none of the code's doing\n"
-      "    1  done, and the answer is negative: nothing grew, nothing matched, no site was hit\n"
-      "    2  wrong usage\n"
-      "    3  no such process, it ended, exec'd or was replaced, or it is stopped, a zombie or already traced\n"
-      "    4  not permitted\n"
-      "    5  something needed is missing here (GDB, its Python, a kernel feature)\n"
-      "    6  input file damaged or of the wrong kind\n"
-      "    7  inconclusive, or the exercise failed\n"
-      "    8  output could not be written, or exists and --force was not given\n"
-      "  130  interrupted; what was captured is kept and reported\n";
+         "\n'whomap COMMAND --help' lists the options of a command.\n\n"
+         "Exit status:\n"
+         "    0  done: growth was explained, or shown to be none of the code's doing\n"
+         "    1  done, and the answer is negative: nothing grew, nothing matched, no site was hit\n"
+         "    2  wrong usage\n"
+         "    3  no such process, it ended, exec'd or was replaced, or it is stopped, a zombie or already "
+         "traced\n"
+         "    4  not permitted\n"
+         "    5  something needed is missing here (GDB, its Python, a kernel feature)\n"
+         "    6  input file damaged or of the wrong kind\n"
+         "    7  inconclusive, or the exercise failed\n"
+         "    8  output could not be written, or exists and --force was not given\n"
+         "  130  interrupted; what was captured is kept and reported\n";
 }
 
 ExitStatus run(std::vector<std::string> arguments) {

@@ -31,7 +31,8 @@ Result<Plan> plan_of_process(pid_t pid, const PlanOptions& options, std::optiona
     plan->notes.push_back(
         fmt::format("{} lines of /proc/{}/maps were not understood", maps->unparsed.size(), pid));
   if (plan && observed_seconds)
-    if (auto observed = observe(*plan, *target, *observed_seconds); !observed) return tl::make_unexpected(observed.error());
+    if (auto observed = observe(*plan, *target, *observed_seconds); !observed)
+      return tl::make_unexpected(observed.error());
   return plan;
 }
 

@@ -17,14 +17,15 @@ namespace whomap::cli {
 namespace {
 
 ExitStatus run(const std::vector<std::string>& arguments) {
-  CommandLine line("script", "-p PID -o FILE [OPTIONS]", "write a trace as a script for gdb -nx -batch -x FILE");
+  CommandLine line("script", "-p PID -o FILE [OPTIONS]",
+                   "write a trace as a script for gdb -nx -batch -x FILE");
   std::string pid_text, output, trace;
   bool plain = false;
-  line.options().add_options()
-      ("pid,p", po::value(&pid_text)->value_name("PID")->required(), "the process that grows")
-      ("output,o", po::value(&output)->value_name("FILE")->required(), "the script; - is standard output")
-      ("trace", po::value(&trace)->value_name("FILE"), "the trace file that it will write")
-      ("plain", po::bool_switch(&plain), "a readable script that needs no Python in GDB; it prints a log");
+  line.options().add_options()("pid,p", po::value(&pid_text)->value_name("PID")->required(),
+                               "the process that grows")(
+      "output,o", po::value(&output)->value_name("FILE")->required(), "the script; - is standard output")(
+      "trace", po::value(&trace)->value_name("FILE"), "the trace file that it will write")(
+      "plain", po::bool_switch(&plain), "a readable script that needs no Python in GDB; it prints a log");
   add_capture_options(line);
   if (const auto stop = line.parse(arguments)) return *stop;
   const auto limits = capture_options(line);
@@ -32,7 +33,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto pid = parse_pid(pid_text);
   if (!pid) return report_usage("script", pid.error());
   if (plain && line.has("trace"))
-    return report_usage("script", "--plain writes no trace file, it prints a log: give one of --plain and --trace");
+    return report_usage("script",
+                        "--plain writes no trace file, it prints a log: give one of --plain and --trace");
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
   const auto plan = plan_for(*target, {}, PlanOptions{limits->syscalls, {}});
@@ -40,10 +42,13 @@ ExitStatus run(const std::vector<std::string>& arguments) {
 
   if (plain) {
     const std::string text = plain_gdb_script(*plan, {limits->seconds, limits->max_hits});
-    if (auto wrote = write_result(output, line.common().force, text); !wrote) return report_error(wrote.error());
+    if (auto wrote = write_result(output, line.common().force, text); !wrote)
+      return report_error(wrote.error());
     if (!line.common().quiet && output != "-")
       std::fputs(fmt::format("whomap: wrote {}; next: gdb -nx -batch -x {} > gdb.log\n", printable(output),
-                             printable(output)).c_str(), stderr);
+                             printable(output))
+                     .c_str(),
+                 stderr);
     return ExitStatus::done;
   }
   const auto plugin = find_plugin_folder();
@@ -53,16 +58,21 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   ScriptOptions options;
   options.plugin_folder = *plugin;
   options.collector = {std::filesystem::read_symlink("/proc/self/exe", problem).string(),
-                       "collect", "--duration", fmt::format("{}", limits->seconds),
-                       "--output", std::filesystem::absolute(trace, problem).string()};
+                       "collect",
+                       "--duration",
+                       fmt::format("{}", limits->seconds),
+                       "--output",
+                       std::filesystem::absolute(trace, problem).string()};
   if (limits->max_hits)
     options.collector.insert(options.collector.end(), {"--max-hits", fmt::format("{}", *limits->max_hits)});
   if (line.common().force) options.collector.emplace_back("--force");
   if (auto wrote = write_result(output, line.common().force, gdb_script(*plan, options)); !wrote)
     return report_error(wrote.error());
   if (!line.common().quiet && output != "-")
-    std::fputs(fmt::format("whomap: wrote {}; next: gdb -nx -batch -x {}, then whomap match {}\n", printable(output),
-                           printable(output), printable(trace)).c_str(), stderr);
+    std::fputs(fmt::format("whomap: wrote {}; next: gdb -nx -batch -x {}, then whomap match {}\n",
+                           printable(output), printable(output), printable(trace))
+                   .c_str(),
+               stderr);
   return ExitStatus::done;
 }
 

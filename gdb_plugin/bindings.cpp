@@ -109,8 +109,11 @@ PYBIND11_MODULE(_whomap, module) {
       .def("wait_for_ready", &Tracer::wait_for_ready)
       .def("wait_for_end", &Tracer::wait_for_end)
       .def_property_readonly("hits", &Tracer::hits);
-  module.def("make_channel", [] {
-    auto ends = whomap::value_or_raise(whomap::make_channel());
-    return py::make_tuple(ends.tracer.release(), ends.collector.release());
-  }, "Two connected descriptors: (tracer, collector). The caller owns both.");
+  module.def(
+      "make_channel",
+      [] {
+        auto ends = whomap::value_or_raise(whomap::make_channel());
+        return py::make_tuple(ends.tracer.release(), ends.collector.release());
+      },
+      "Two connected descriptors: (tracer, collector). The caller owns both.");
 }

@@ -32,16 +32,22 @@ Result<UniqueFd> memory_file(const char* name) {
 std::string content_of(int fd) {
   std::string content;
   std::array<char, 4096> chunk;
-  for (ssize_t got = 0; (got = ::pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(content.size()))) > 0;)
+  for (ssize_t got = 0;
+       (got = ::pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(content.size()))) > 0;)
     content.append(chunk.data(), static_cast<std::size_t>(got));
   return content;
 }
 
-/// PATH and locale and nothing else: PYTHONPATH, GDBHISTFILE, LD_PRELOAD, DEBUGINFOD_URLS and their kind stay out.
+/// PATH and locale and nothing else: PYTHONPATH, GDBHISTFILE, LD_PRELOAD, DEBUGINFOD_URLS and their kind stay
+/// out.
 std::vector<std::string> clean_environment() {
   const char* path = std::getenv("PATH");
-  return {fmt::format("PATH={}", path != nullptr ? path : "/usr/bin:/bin"), "LC_ALL=C.UTF-8", "TERM=dumb",
-          "HOME=/proc/whomap-no-home", "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1"};
+  return {fmt::format("PATH={}", path != nullptr ? path : "/usr/bin:/bin"),
+          "LC_ALL=C.UTF-8",
+          "TERM=dumb",
+          "HOME=/proc/whomap-no-home",
+          "PYTHONNOUSERSITE=1",
+          "PYTHONDONTWRITEBYTECODE=1"};
 }
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -63,7 +69,8 @@ Result<pid_t> spawn(Spawn what) {
   const std::vector<char*> argv = pointers(what.arguments);
   const std::vector<char*> envp = pointers(environment);
   std::array<int, 2> report{};
-  if (::pipe2(report.data(), O_CLOEXEC) != 0) return fail(ErrorCode::kernel_feature, "pipe2 failed", {}, errno);
+  if (::pipe2(report.data(), O_CLOEXEC) != 0)
+    return fail(ErrorCode::kernel_feature, "pipe2 failed", {}, errno);
   const UniqueFd read_end(report[0]);
   UniqueFd write_end(report[1]);
   const pid_t child = ::fork();
@@ -116,9 +123,11 @@ Result<std::string> find_gdb() {
   std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string candidate = folder + "/gdb";
-    if (folder.starts_with('/') && usable(candidate) && !std::filesystem::is_directory(candidate)) return candidate;
+    if (folder.starts_with('/') && usable(candidate) && !std::filesystem::is_directory(candidate))
+      return candidate;
   }
-  return fail(ErrorCode::gdb_missing, "gdb is not on PATH", "install it (apt-get install gdb), or name it in WHOMAP_GDB");
+  return fail(ErrorCode::gdb_missing, "gdb is not on PATH",
+              "install it (apt-get install gdb), or name it in WHOMAP_GDB");
 }
 
 Result<std::string> find_plugin_folder() {
@@ -145,10 +154,11 @@ Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_
 
   GdbProcess process;
   process.path_ = *gdb;
-  const auto child = spawn({{*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex",
-                             "set debuginfod enabled off", "-x", fmt::format("/proc/self/fd/{}", script->get())},
-                            output->get(),
-                            {script->get(), status->get(), channel.get()}});
+  const auto child =
+      spawn({{*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off",
+              "-x", fmt::format("/proc/self/fd/{}", script->get())},
+             output->get(),
+             {script->get(), status->get(), channel.get()}});
   if (!child) return tl::make_unexpected(child.error());
   process.pid_ = *child;
   process.pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, *child, 0)));
@@ -196,16 +206,20 @@ std::vector<nlohmann::json> GdbProcess::status() const {
   std::vector<nlohmann::json> lines;
   std::istringstream text(content_of(status_.get()));
   for (std::string line; std::getline(text, line);)
-    if (auto json = nlohmann::json::parse(line, nullptr, false); json.is_object()) lines.push_back(std::move(json));
+    if (auto json = nlohmann::json::parse(line, nullptr, false); json.is_object())
+      lines.push_back(std::move(json));
   return lines;
 }
 
-std::string GdbProcess::output() const { return content_of(output_.get()); }
+std::string GdbProcess::output() const {
+  return content_of(output_.get());
+}
 
 Error GdbProcess::diagnose() const {
   for (const auto& line : status())
     if (line.value("state", "") == "failed")
-      return {ErrorCode::gdb_failed, fmt::format("GDB could not trace: {}", line.value("error", "no reason given")),
+      return {ErrorCode::gdb_failed,
+              fmt::format("GDB could not trace: {}", line.value("error", "no reason given")),
               "see what GDB printed with -v"};
   if (gdb_answers(path_, "echo whomap-runs", "whomap-runs") &&
       !gdb_answers(path_, "python print('whomap' + '-python')", "whomap-python"))
@@ -215,7 +229,8 @@ Error GdbProcess::diagnose() const {
   std::istringstream text(output());
   for (std::string line; std::getline(text, line);)
     if (!line.empty()) last = line;
-  return {ErrorCode::gdb_failed, fmt::format("GDB ended before it traced: {}", last.empty() ? "it printed nothing" : last),
+  return {ErrorCode::gdb_failed,
+          fmt::format("GDB ended before it traced: {}", last.empty() ? "it printed nothing" : last),
           "see what GDB printed with -v"};
 }
 

@@ -30,10 +30,11 @@ class GdbProcess {
   GdbProcess& operator=(GdbProcess&&) = delete;
   ~GdbProcess();  ///< ends GDB if it still runs, HUP first: it detaches then
 
-  /// Waits for GDB to end by itself; true when it did. Else it may be slow, frozen or stopped: it is continued,
-  /// asked again (HUP, which the plugin takes for an orderly end), and waited for much longer. Only then is
-  /// it killed, after `before_kill` has taken the breakpoints out of the target.
-  bool wait(double patience_seconds, const std::function<void()>& before_kill = [] {});
+  /// Waits for GDB to end by itself; true when it did. Else it may be slow, frozen or stopped: it is
+  /// continued, asked again (HUP, which the plugin takes for an orderly end), and waited for much longer.
+  /// Only then is it killed, after `before_kill` has taken the breakpoints out of the target.
+  bool wait(
+      double patience_seconds, const std::function<void()>& before_kill = [] {});
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   /// The objects that the plugin wrote to the status file so far, in order.

@@ -37,7 +37,7 @@ enum class ErrorCode {
   other_user,
   yama,
   missing_capability,
-  not_permitted,     ///< refused, and none of the known reasons applies
+  not_permitted,  ///< refused, and none of the known reasons applies
   unsupported_target,
   gdb_missing,
   gdb_without_python,
@@ -62,8 +62,7 @@ struct Error {
 template <class T>
 using Result = tl::expected<T, Error>;
 
-tl::unexpected<Error> fail(ErrorCode code, std::string happened, std::string remedy = {},
-                           int os_error = 0);
+tl::unexpected<Error> fail(ErrorCode code, std::string happened, std::string remedy = {}, int os_error = 0);
 
 ExitStatus exit_status(ErrorCode code);
 

@@ -16,10 +16,10 @@ struct CallEvent {
   std::uint64_t enter_ns = 0;  ///< CLOCK_MONOTONIC; equal to exit_ns where only the return was seen
   std::uint64_t exit_ns = 0;
   pid_t tid = 0;
-  std::int64_t number = 0;     ///< x86-64 system call number
+  std::int64_t number = 0;  ///< x86-64 system call number
   std::array<std::uint64_t, 6> arguments{};
-  std::uint64_t result = 0;    ///< as in rax: -4095..-1 is an errno
-  std::uint32_t site = 0;      ///< id of the plan's site
+  std::uint64_t result = 0;  ///< as in rax: -4095..-1 is an errno
+  std::uint32_t site = 0;    ///< id of the plan's site
 };
 
 /// The registers the unwinder starts from, at the moment of the return.

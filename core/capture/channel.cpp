@@ -65,8 +65,9 @@ bool TracerChannel::send(std::span<const std::span<const std::byte>> parts, int 
   }
 }
 
-bool TracerChannel::send_capture(const CallEvent& event, const Registers& registers, std::uint64_t stack_address,
-                                 std::span<const std::byte> stack, int patience_ms) {
+bool TracerChannel::send_capture(const CallEvent& event, const Registers& registers,
+                                 std::uint64_t stack_address, std::span<const std::byte> stack,
+                                 int patience_ms) {
   const CaptureHead head{Kind::capture, event, registers, stack_address};
   const std::array parts{bytes_of(head), stack.first(std::min(stack.size(), max_stack_copy))};
   return send(parts, patience_ms);
@@ -84,19 +85,26 @@ bool TracerChannel::send_finished(const TracerCounts& counts) {
   return send(parts, patience_for_control_ms);
 }
 
-bool TracerChannel::wait_for_ready() const { return next_request(socket_.get()) == request_ready; }
+bool TracerChannel::wait_for_ready() const {
+  return next_request(socket_.get()) == request_ready;
+}
 
-void TracerChannel::wait_for_end() const { (void)next_request(socket_.get()); }
+void TracerChannel::wait_for_end() const {
+  (void)next_request(socket_.get());
+}
 
 Result<std::optional<TracerMessage>> CollectorChannel::receive() {
   ssize_t got = 0;
   do {
     got = ::recv(socket_.get(), buffer_.data(), buffer_.size(), 0);
   } while (got < 0 && errno == EINTR);
-  // A tracer that is killed with messages of ours unread makes the kernel report a reset: it is gone all the same.
+  // A tracer that is killed with messages of ours unread makes the kernel report a reset: it is gone all the
+  // same.
   if (got <= 0) return std::nullopt;
   const auto size = static_cast<std::size_t>(got);
-  const auto damaged = [] { return fail(ErrorCode::input_damaged, "the tracer sent a message of unknown shape"); };
+  const auto damaged = [] {
+    return fail(ErrorCode::input_damaged, "the tracer sent a message of unknown shape");
+  };
   Kind kind{};
   if (size < sizeof kind) return damaged();
   std::memcpy(&kind, buffer_.data(), sizeof kind);
@@ -110,7 +118,8 @@ Result<std::optional<TracerMessage>> CollectorChannel::receive() {
   CaptureHead head;
   std::memcpy(&head, buffer_.data(), sizeof head);
   const auto stack = std::span(buffer_).subspan(sizeof head, size - sizeof head);
-  return TracerMessage{Capture{head.event, head.registers, {head.stack_address, {stack.begin(), stack.end()}}}};
+  return TracerMessage{
+      Capture{head.event, head.registers, {head.stack_address, {stack.begin(), stack.end()}}}};
 }
 
 void CollectorChannel::request(std::byte what) {
@@ -118,9 +127,13 @@ void CollectorChannel::request(std::byte what) {
   (void)::send(socket_.get(), &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void CollectorChannel::say_ready() { request(request_ready); }
+void CollectorChannel::say_ready() {
+  request(request_ready);
+}
 
-void CollectorChannel::ask_for_end() { request(request_end); }
+void CollectorChannel::ask_for_end() {
+  request(request_end);
+}
 
 Result<ChannelPair> make_channel() {
   std::array<int, 2> ends{};

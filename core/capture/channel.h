@@ -19,14 +19,15 @@ namespace whomap {
 
 /// The tracer's counts, sent with its last message.
 struct TracerCounts {
-  std::uint64_t hits = 0;        ///< stops at watched instructions
+  std::uint64_t hits = 0;  ///< stops at watched instructions
   std::uint64_t captured = 0;
   std::uint64_t lost = 0;        ///< captured, but the other side did not take it in time
   std::uint64_t unpaired = 0;    ///< calls seen to start whose return was not seen
   std::uint64_t unreadable = 0;  ///< registers of the stopped thread could not be read
   std::uint64_t stopped_ns = 0;  ///< all threads stood still: attach and detach together
   std::uint64_t longest_stop_ns = 0;
-  std::uint64_t busy_ns = 0;     ///< processor time of the tracer while it watched: one thread waits for it at each hit
+  std::uint64_t busy_ns =
+      0;  ///< processor time of the tracer while it watched: one thread waits for it at each hit
 };
 
 /// All planned instructions are watched and the target is about to run on.

@@ -71,8 +71,9 @@ bool resume_if_left_stopped(const Target& target) {
 Result<CodeGuard> CodeGuard::record(const Target& target, const Plan& plan) {
   const UniqueFd memory = open_memory(target.pid(), O_RDONLY);
   if (!memory.valid())
-    return fail(ErrorCode::not_permitted, fmt::format("the memory of process {} may not be read", target.pid()),
-                "run as root (sudo)", errno);
+    return fail(ErrorCode::not_permitted,
+                fmt::format("the memory of process {} may not be read", target.pid()), "run as root (sudo)",
+                errno);
   const auto maps = read_maps(target.pid());
   if (!maps) return tl::make_unexpected(maps.error());
   CodeGuard guard;
@@ -81,13 +82,15 @@ Result<CodeGuard> CodeGuard::record(const Target& target, const Plan& plan) {
     const Vma* const vma = find_vma(maps->vmas, address);
     if (!byte || vma == nullptr) {
       if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
-      return fail(ErrorCode::plan_mismatch, fmt::format("process {} has no memory at {:#x}", target.pid(), address),
+      return fail(ErrorCode::plan_mismatch,
+                  fmt::format("process {} has no memory at {:#x}", target.pid(), address),
                   "the plan is not for what the process has mapped now: make a new one");
     }
     if (*byte == int3)
-      return fail(ErrorCode::already_traced,
-                  fmt::format("a breakpoint is already at {:#x} in process {}", address, target.pid()),
-                  "another debugger is at work, or a killed one left it: end that one, or restart the process");
+      return fail(
+          ErrorCode::already_traced,
+          fmt::format("a breakpoint is already at {:#x} in process {}", address, target.pid()),
+          "another debugger is at work, or a killed one left it: end that one, or restart the process");
     guard.originals_.push_back({address, *byte, vma->inode, vma->offset + (address - vma->start)});
   }
   return guard;
@@ -96,14 +99,16 @@ Result<CodeGuard> CodeGuard::record(const Target& target, const Plan& plan) {
 CodeGuard::Outcome CodeGuard::take_out(const Target& target) const {
   Outcome outcome;
   const auto maps = read_maps(target.pid());
-  if (!maps || !target.check()) return outcome;  // another program may have these addresses for something else
+  if (!maps || !target.check())
+    return outcome;  // another program may have these addresses for something else
   const UniqueFd memory = open_memory(target.pid(), O_RDWR);
   for (const Original& original : originals_) {
     const auto now = byte_at(memory.get(), original.address);
     if (!now) continue;  // unmapped: nothing is left to put back
     const Vma* const vma = find_vma(maps->vmas, original.address);
-    const bool same_mapping = vma != nullptr && vma->executable && vma->inode == original.inode &&
-                              (vma->inode == 0 || vma->offset + (original.address - vma->start) == original.file_offset);
+    const bool same_mapping =
+        vma != nullptr && vma->executable && vma->inode == original.inode &&
+        (vma->inode == 0 || vma->offset + (original.address - vma->start) == original.file_offset);
     if (!same_mapping || (*now != int3 && *now != original.byte)) {
       outcome.foreign.push_back({original.address, *now});
     } else if (*now == int3) {
@@ -118,8 +123,9 @@ void CodeGuard::put_back(const Target& target, const std::vector<Foreign>& forei
   if (foreign.empty() || !target.check()) return;
   const UniqueFd memory = open_memory(target.pid(), O_RDWR);
   for (const Foreign& each : foreign) {
-    const auto recorded = std::find_if(originals_.begin(), originals_.end(),
-                                       [&](const Original& original) { return original.address == each.address; });
+    const auto recorded = std::find_if(originals_.begin(), originals_.end(), [&](const Original& original) {
+      return original.address == each.address;
+    });
     // Only what the debugger wrote is undone; a byte that its owner has changed since stays.
     if (recorded == originals_.end() || byte_at(memory.get(), each.address) != recorded->byte) continue;
     (void)write_byte(memory.get(), each.address, each.byte);

@@ -15,10 +15,9 @@ namespace whomap {
 
 class CodeGuard {
  public:
-  /// Reads the byte at every address where the plan puts a breakpoint, and which file is mapped there. Call it
-  /// before the breakpoints are set.
-  /// Errors: process_ended or not_permitted when the memory cannot be read; plan_mismatch when nothing is
-  /// mapped there; already_traced when a breakpoint (int3) is there.
+  /// Reads the byte at every address where the plan puts a breakpoint, and which file is mapped there. Call
+  /// it before the breakpoints are set. Errors: process_ended or not_permitted when the memory cannot be
+  /// read; plan_mismatch when nothing is mapped there; already_traced when a breakpoint (int3) is there.
   static Result<CodeGuard> record(const Target& target, const Plan& plan);
 
   struct Foreign {
@@ -33,12 +32,12 @@ class CodeGuard {
   };
 
   /// Puts the original bytes back. It does not matter whether the target runs or is stopped. An address whose
-  /// mapping (file and offset) is not the recorded one, or not executable any more, is foreign, whatever byte is there.
-  /// Does nothing to a target that has exec'd or ended.
+  /// mapping (file and offset) is not the recorded one, or not executable any more, is foreign, whatever byte
+  /// is there. Does nothing to a target that has exec'd or ended.
   [[nodiscard]] Outcome take_out(const Target& target) const;
 
-  /// Writes the bytes of `foreign` again. A debugger that removes its breakpoints writes what it remembers, over
-  /// whatever is there by now; this undoes it.
+  /// Writes the bytes of `foreign` again. A debugger that removes its breakpoints writes what it remembers,
+  /// over whatever is there by now; this undoes it.
   void put_back(const Target& target, const std::vector<Foreign>& foreign) const;
 
   /// For after the tracer: take_out(), unless somebody else traces the target by now. With `tracer_died`, a

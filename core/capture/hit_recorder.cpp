@@ -18,7 +18,9 @@ std::uint64_t monotonic_ns() {
 }
 
 /// The argument registers of the x86-64 system call convention (System V ABI, A.2.1); they survive the call.
-std::array<std::uint64_t, 6> arguments_of(const user_regs_struct& r) { return {r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9}; }
+std::array<std::uint64_t, 6> arguments_of(const user_regs_struct& r) {
+  return {r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9};
+}
 
 }  // namespace
 
@@ -31,7 +33,10 @@ std::size_t PtraceThreads::memory(pid_t tid, std::uint64_t address, std::span<st
 }
 
 HitRecorder::HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThreads& threads, Send send)
-    : sites_(plan.sites), stack_(std::min(stack_bytes, max_stack_copy)), threads_(threads), send_(std::move(send)) {}
+    : sites_(plan.sites),
+      stack_(std::min(stack_bytes, max_stack_copy)),
+      threads_(threads),
+      send_(std::move(send)) {}
 
 void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
   ++counts_.hits;
@@ -45,7 +50,8 @@ void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
   std::vector<Pending>& calls = pending_[tid];
   const auto number = static_cast<std::int64_t>(registers.rax);
   while (!calls.empty() && calls.back().stack_pointer <= registers.rsp) {
-    // A signal that came at the breakpoint: the handler has run, and the thread meets it again. No call was made.
+    // A signal that came at the breakpoint: the handler has run, and the thread meets it again. No call was
+    // made.
     const bool again = calls.back().stack_pointer == registers.rsp && calls.back().site == site &&
                        calls.back().number == number && calls.back().arguments == arguments_of(registers);
     if (!again) ++counts_.unpaired;
@@ -64,7 +70,8 @@ void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
     return;
   }
   if (sites_[site].watch == WatchKind::return_breakpoint) {
-    const Pending call{site, registers.rsp, monotonic_ns(), sites_[site].number.value_or(-1), arguments_of(registers)};
+    const Pending call{site, registers.rsp, monotonic_ns(), sites_[site].number.value_or(-1),
+                       arguments_of(registers)};
     capture(call, registers, tid);
     return;
   }
@@ -86,8 +93,10 @@ void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t 
   const CallEvent event{call.enter_ns, monotonic_ns(), tid, call.number, call.arguments, r.rax, call.site};
   // rip is that of the plan: a breakpoint may have left it one byte on.
   const Registers start{sites_[call.site].return_address, r.rsp, r.rbp, r.rbx, r.r12, r.r13, r.r14, r.r15};
-  if (send_(event, start, r.rsp, std::span(stack_).first(copied))) ++counts_.captured;
-  else ++counts_.lost;
+  if (send_(event, start, r.rsp, std::span(stack_).first(copied)))
+    ++counts_.captured;
+  else
+    ++counts_.lost;
 }
 
 void HitRecorder::stopped_for(std::uint64_t nanoseconds) {

@@ -16,8 +16,9 @@ std::string hex(const std::byte* bytes, std::size_t count) {
 
 /// NT_GNU_BUILD_ID in the note segment at `header`, empty when it holds none.
 std::string build_id_in(Elf* elf, const GElf_Phdr& header) {
-  Elf_Data* const data = elf_getdata_rawchunk(elf, static_cast<std::int64_t>(header.p_offset), header.p_filesz,
-                                              header.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
+  Elf_Data* const data =
+      elf_getdata_rawchunk(elf, static_cast<std::int64_t>(header.p_offset), header.p_filesz,
+                           header.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
   if (data == nullptr) return {};
   const auto* const bytes = static_cast<const std::byte*>(data->d_buf);
   GElf_Nhdr note;

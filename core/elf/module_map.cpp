@@ -23,7 +23,8 @@ std::uint64_t device_of(const Vma& vma) {
 
 /// Maps escapes only the newline, so a name that holds "\012" may mean either.
 std::string unescaped(std::string name) {
-  for (std::size_t at = 0; (at = name.find("\\012", at)) != std::string::npos; ++at) name.replace(at, 4, "\n");
+  for (std::size_t at = 0; (at = name.find("\\012", at)) != std::string::npos; ++at)
+    name.replace(at, 4, "\n");
   return name;
 }
 
@@ -44,8 +45,8 @@ Result<UniqueFd> open_mapped_file(pid_t pid, const Vma& vma) {
     if (::fstat(fd.get(), &facts) == 0 && facts.st_ino == vma.inode && S_ISREG(facts.st_mode)) return fd;
     why = ESTALE;
   }
-  return fail(ErrorCode::input_unreadable, fmt::format("cannot open {} as process {} has it mapped", vma.name, pid),
-              {}, why);
+  return fail(ErrorCode::input_unreadable,
+              fmt::format("cannot open {} as process {} has it mapped", vma.name, pid), {}, why);
 }
 
 Result<std::shared_ptr<const Image>> image_of(pid_t pid, const Vma& vma) {
@@ -70,7 +71,8 @@ std::optional<std::uint64_t> bias_of(const Image& image, const Vma& vma) {
   for (const bool executable : {true, false})
     for (const Segment& segment : image.segments()) {
       if (segment.executable != executable) continue;
-      if (vma.offset < (segment.offset & page_mask) || vma.offset >= segment.offset + segment.file_size) continue;
+      if (vma.offset < (segment.offset & page_mask) || vma.offset >= segment.offset + segment.file_size)
+        continue;
       return vma.start - vma.offset - (segment.vaddr - segment.offset);
     }
   return std::nullopt;
@@ -88,21 +90,26 @@ void ModuleMap::update(const Target& target, const std::vector<Vma>& vmas) {
     if (!vma.executable || (!vma.file_backed() && vma.name != "[vdso]")) continue;
     const std::uint64_t device = device_of(vma);
     const auto same_file = [&](const Module& module) {
-      return module.device == device && module.inode == vma.inode && (vma.inode != 0 || module.path == vma.name);
+      return module.device == device && module.inode == vma.inode &&
+             (vma.inode != 0 || module.path == vma.name);
     };
     const auto refuse = [&](const std::string& reason) {
       refused.emplace(std::pair(device, vma.inode), reason);
-      const auto known = std::find_if(unreadable_.begin(), unreadable_.end(),
-                                      [&](const UnreadableModule& module) { return module.path == vma.name; });
-      if (known != unreadable_.end()) known->ranges.push_back(vma.range());
-      else unreadable_.push_back({vma.name, {vma.range()}, reason});
+      const auto known =
+          std::find_if(unreadable_.begin(), unreadable_.end(),
+                       [&](const UnreadableModule& module) { return module.path == vma.name; });
+      if (known != unreadable_.end())
+        known->ranges.push_back(vma.range());
+      else
+        unreadable_.push_back({vma.name, {vma.range()}, reason});
     };
     if (const auto known = refused.find({device, vma.inode}); known != refused.end()) {
       refuse(known->second);
       continue;
     }
     std::shared_ptr<const Image> image;
-    if (const auto known = std::find_if(modules_.begin(), modules_.end(), same_file); known != modules_.end()) {
+    if (const auto known = std::find_if(modules_.begin(), modules_.end(), same_file);
+        known != modules_.end()) {
       image = known->image;
     } else if (auto opened = image_of(target.pid(), vma)) {
       image = *opened;
@@ -112,7 +119,8 @@ void ModuleMap::update(const Target& target, const std::vector<Vma>& vmas) {
     }
     const auto bias = bias_of(*image, vma);
     if (!bias) {
-      refuse(fmt::format("no segment of {} covers offset {:#x}, which is mapped executable", vma.name, vma.offset));
+      refuse(fmt::format("no segment of {} covers offset {:#x}, which is mapped executable", vma.name,
+                         vma.offset));
       continue;
     }
     auto module = std::find_if(modules_.begin(), modules_.end(),
@@ -127,8 +135,9 @@ void ModuleMap::update(const Target& target, const std::vector<Vma>& vmas) {
 }
 
 int ModuleMap::find(std::uint64_t address) const {
-  const auto after = std::upper_bound(entries_.begin(), entries_.end(), address,
-                                      [](std::uint64_t wanted, const Entry& entry) { return wanted < entry.range.end; });
+  const auto after =
+      std::upper_bound(entries_.begin(), entries_.end(), address,
+                       [](std::uint64_t wanted, const Entry& entry) { return wanted < entry.range.end; });
   if (after == entries_.end() || address < after->range.start) return -1;
   return after->module;
 }

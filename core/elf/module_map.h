@@ -16,10 +16,10 @@ namespace whomap {
 /// One image at one load address. run-time address = bias + link-time address (vaddr).
 struct Module {
   std::shared_ptr<const Image> image;
-  std::string path;           ///< as maps names it, " (deleted)" included
+  std::string path;  ///< as maps names it, " (deleted)" included
   std::uint64_t bias = 0;
   std::uint64_t inode = 0;
-  std::uint64_t device = 0;   ///< major << 32 | minor
+  std::uint64_t device = 0;     ///< major << 32 | minor
   std::vector<Vma> executable;  ///< its executable mappings; hooks split one text into many
 };
 

@@ -37,10 +37,10 @@ struct Culprit {
   /// Innermost hook frame that the call went through on its way from the culprit.
   std::optional<std::size_t> hook_frame;
   std::optional<std::size_t> allocator_frame;  ///< outermost allocator frame inside the culprit
-  std::optional<Runtime> runtime;  ///< whose memory manager is among the allocator frames
-  bool beyond_stack = false;       ///< the stack ends before the code that asked: `frame` is the allocator's
-  bool creates_thread = false;                 ///< through pthread_create
-  bool loads_library = false;                  ///< through dlopen
+  std::optional<Runtime> runtime;              ///< whose memory manager is among the allocator frames
+  bool beyond_stack = false;    ///< the stack ends before the code that asked: `frame` is the allocator's
+  bool creates_thread = false;  ///< through pthread_create
+  bool loads_library = false;   ///< through dlopen
 };
 
 /// nullopt for a stack without frames, and when no frame is the program's own (a cut stack).

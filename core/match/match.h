@@ -55,7 +55,8 @@ struct RegionAnswer {
 struct Growth {       ///< differences after - before; bytes
   bool known = true;  ///< false: there were no two snapshots, the numbers mean nothing
   std::optional<std::int64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
-  std::uint64_t mapped_bytes = 0;    ///< newly mapped addresses that still exist, and reserved ones (PROT_NONE) made usable
+  std::uint64_t mapped_bytes =
+      0;  ///< newly mapped addresses that still exist, and reserved ones (PROT_NONE) made usable
   std::uint64_t unmapped_bytes = 0;  ///< mapped before, and not any more
   std::uint64_t explained_bytes = 0;
   std::uint64_t unexplained_bytes = 0;

@@ -8,13 +8,35 @@ namespace whomap {
 namespace {
 
 /// CPython: Objects/obmalloc.c and the allocation functions of Modules/gcmodule.c and Objects/typeobject.c.
-constexpr std::array<std::string_view, 29> cpython_functions{
-    "_PyObject_ArenaMmap", "_PyObject_ArenaAlloc", "_PyMem_ArenaAlloc", "new_arena",       "allocate_from_new_pool",
-    "pymalloc_alloc",      "pymalloc_realloc",     "_PyObject_Malloc",  "PyObject_Malloc", "_PyObject_Calloc",
-    "PyObject_Calloc",     "_PyObject_Realloc",    "PyObject_Realloc",  "PyMem_Malloc",    "PyMem_Calloc",
-    "PyMem_Realloc",       "_PyMem_RawMalloc",     "PyMem_RawMalloc",   "PyMem_RawCalloc", "PyMem_RawRealloc",
-    "_PyObject_New",       "_PyObject_NewVar",     "_PyObject_GC_New",  "_PyObject_GC_NewVar", "gc_alloc",
-    "_PyObject_GC_Alloc",  "_PyObject_GC_Malloc",  "PyType_GenericAlloc", "_PyType_AllocNoTrack"};
+constexpr std::array<std::string_view, 29> cpython_functions{"_PyObject_ArenaMmap",
+                                                             "_PyObject_ArenaAlloc",
+                                                             "_PyMem_ArenaAlloc",
+                                                             "new_arena",
+                                                             "allocate_from_new_pool",
+                                                             "pymalloc_alloc",
+                                                             "pymalloc_realloc",
+                                                             "_PyObject_Malloc",
+                                                             "PyObject_Malloc",
+                                                             "_PyObject_Calloc",
+                                                             "PyObject_Calloc",
+                                                             "_PyObject_Realloc",
+                                                             "PyObject_Realloc",
+                                                             "PyMem_Malloc",
+                                                             "PyMem_Calloc",
+                                                             "PyMem_Realloc",
+                                                             "_PyMem_RawMalloc",
+                                                             "PyMem_RawMalloc",
+                                                             "PyMem_RawCalloc",
+                                                             "PyMem_RawRealloc",
+                                                             "_PyObject_New",
+                                                             "_PyObject_NewVar",
+                                                             "_PyObject_GC_New",
+                                                             "_PyObject_GC_NewVar",
+                                                             "gc_alloc",
+                                                             "_PyObject_GC_Alloc",
+                                                             "_PyObject_GC_Malloc",
+                                                             "PyType_GenericAlloc",
+                                                             "_PyType_AllocNoTrack"};
 
 bool is_go(std::string_view name) {
   // runtime.main and runtime.goexit are where a goroutine begins, not its memory manager.
@@ -24,11 +46,12 @@ bool is_go(std::string_view name) {
 
 /// HotSpot: the operating system layer and the spaces it commits for heap, metaspace and code.
 bool is_jvm(std::string_view name, std::string_view module) {
-  constexpr std::array<std::string_view, 8> prefixes{"os::", "ReservedSpace", "VirtualSpace", "G1PageBasedVirtualSpace",
-                                                     "Generation::", "CardGeneration::", "TenuredGeneration::",
-                                                     "metaspace::"};
+  constexpr std::array<std::string_view, 8> prefixes{
+      "os::",         "ReservedSpace",    "VirtualSpace",        "G1PageBasedVirtualSpace",
+      "Generation::", "CardGeneration::", "TenuredGeneration::", "metaspace::"};
   return module.starts_with("libjvm.so") &&
-         std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view prefix) { return name.starts_with(prefix); });
+         std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 }  // namespace
@@ -50,9 +73,12 @@ std::string qualified_name(std::string_view demangled) {
       continue;
     }
     if (c == '(' && depth == 0) break;
-    if (c == '<' || c == '(') ++depth;
-    else if ((c == '>' || c == ')') && depth > 0) --depth;
-    else if (depth == 0) flat += c;
+    if (c == '<' || c == '(')
+      ++depth;
+    else if ((c == '>' || c == ')') && depth > 0)
+      --depth;
+    else if (depth == 0)
+      flat += c;
   }
   if (const auto conversion = flat.find("operator "); conversion != std::string::npos) {
     const auto space = flat.rfind(' ', conversion == 0 ? 0 : conversion - 1);
@@ -92,12 +118,15 @@ std::string_view runtime_name(Runtime runtime) {
 std::string_view profiler_for(std::optional<Runtime> runtime) {
   if (!runtime) return "A heap profiler (heaptrack, or memray for Python) shows who holds the blocks";
   switch (*runtime) {
-    case Runtime::cpython: return "A Python memory profiler (memray, or tracemalloc) shows who holds the objects";
+    case Runtime::cpython:
+      return "A Python memory profiler (memray, or tracemalloc) shows who holds the objects";
     case Runtime::go: return "Go's heap profile (runtime/pprof, net/http/pprof) shows who holds the objects";
     case Runtime::jvm:
       return "The JVM's own tools show who holds it (jcmd PID GC.class_histogram for the Java heap; jcmd PID "
              "VM.native_memory if it was started with -XX:NativeMemoryTracking=summary)";
-    case Runtime::v8: return "A heap snapshot of V8 (node --heapsnapshot-signal, or the inspector) shows who holds the objects";
+    case Runtime::v8:
+      return "A heap snapshot of V8 (node --heapsnapshot-signal, or the inspector) shows who holds the "
+             "objects";
   }
   return "";
 }

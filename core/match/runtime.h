@@ -12,8 +12,8 @@ namespace whomap {
 
 enum class Runtime { cpython, go, jvm, v8 };
 
-/// The runtime whose memory manager this frame belongs to, by its function's name; nullopt for all others, and
-/// for frames without a name.
+/// The runtime whose memory manager this frame belongs to, by its function's name; nullopt for all others,
+/// and for frames without a name.
 std::optional<Runtime> runtime_of(const Frame& frame, std::string_view module);
 
 /// Is it the C++ standard library's: containers and allocators that were asked by the code further out?

@@ -176,13 +176,17 @@ std::string malloc_text(const Answer& answer, const Group& group) {
   const std::optional<Runtime> runtime = row.culprit ? row.culprit->runtime : std::nullopt;
   const std::string asking =
       row.culprit && row.culprit->beyond_stack
-          ? fmt::format("{} mapped", runtime ? fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through)
+          ? fmt::format("{} mapped", runtime ? fmt::format("the memory manager of {} ({})",
+                                                           runtime_name(*runtime), through)
                                              : fmt::format("the allocator ({})", through))
           : fmt::format("{} allocates through {}, which mapped", who(row),
-                        runtime ? fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through) : through);
-  return fmt::format("{} {}, by {}. {} {}; the stacks here show only who was asking when the allocator needed more.{}",
-                     asking, amount(answer, group), calls_text(group), trend(answer, group), profiler_for(runtime),
-                     hook_text(row));
+                        runtime
+                            ? fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through)
+                            : through);
+  return fmt::format(
+      "{} {}, by {}. {} {}; the stacks here show only who was asking when the allocator needed more.{}",
+      asking, amount(answer, group), calls_text(group), trend(answer, group), profiler_for(runtime),
+      hook_text(row));
 }
 
 std::string thread_stacks_text(const Answer& answer, const Group& group) {
@@ -304,14 +308,19 @@ void judge_made_usable(Answer& answer, const Attribution& attribution) {
   const std::string resident =
       grew > 0 ? fmt::format(" RssAnon grew by {}.", bytes_text(static_cast<std::uint64_t>(grew))) : "";
   const RegionAnswer* largest = answer.regions.empty() ? nullptr : &answer.regions.front();
-  const std::string where = largest == nullptr ? "" : fmt::format(" Largest: {:x}-{:x} ({}).", largest->range.start,
-                                                                  largest->range.end, largest->kind);
+  const std::string where =
+      largest == nullptr
+          ? ""
+          : fmt::format(" Largest: {:x}-{:x} ({}).", largest->range.start, largest->range.end, largest->kind);
   set(answer, "reservation",
-      fmt::format("no mmap was made for {} of the {} that became usable in {} ({}): it lies inside reservations from before "
-                  "the trace (a glibc arena, a runtime's heap), opened by mprotect.{}{} To see who opens it: --syscalls "
+      fmt::format("no mmap was made for {} of the {} that became usable in {} ({}): it lies inside "
+                  "reservations from before "
+                  "the trace (a glibc arena, a runtime's heap), opened by mprotect.{}{} To see who opens it: "
+                  "--syscalls "
                   "mmap,munmap,mremap,brk,mprotect.",
                   bytes_text(attribution.made_usable_bytes), bytes_text(answer.growth.mapped_bytes),
-                  seconds_text(answer.seconds), share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes), where, resident));
+                  seconds_text(answer.seconds),
+                  share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes), where, resident));
 }
 
 /// New addresses, but as many old ones went, and nothing more is resident.

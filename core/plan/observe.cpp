@@ -44,7 +44,8 @@ struct SiteCounter {
     return sum;
   }
   void enable(bool on) const {
-    for (const UniqueFd& fd : threads) (void)::ioctl(fd.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+    for (const UniqueFd& fd : threads)
+      (void)::ioctl(fd.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
   }
 };
 
@@ -54,12 +55,14 @@ Result<UniqueFd> open_counter(pid_t tid, std::uint64_t address) {
   attributes.type = PERF_TYPE_BREAKPOINT;
   attributes.bp_type = HW_BREAKPOINT_X;
   attributes.bp_addr = address;
-  attributes.bp_len = sizeof(long);  // what the kernel wants for execution breakpoints on x86 (arch_build_bp_info)
+  attributes.bp_len =
+      sizeof(long);  // what the kernel wants for execution breakpoints on x86 (arch_build_bp_info)
   attributes.disabled = 1;
   attributes.inherit = 1;
   attributes.exclude_kernel = 1;
   attributes.exclude_hv = 1;
-  UniqueFd fd(static_cast<int>(::syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
+  UniqueFd fd(
+      static_cast<int>(::syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (fd.valid()) return fd;
   const bool refused = errno == EACCES || errno == EPERM;
   return fail(refused ? ErrorCode::not_permitted : ErrorCode::kernel_feature,
@@ -67,14 +70,17 @@ Result<UniqueFd> open_counter(pid_t tid, std::uint64_t address) {
               refused ? "run as root, or lower kernel.perf_event_paranoid" : "leave --observe out", errno);
 }
 
-Result<std::vector<SiteCounter>> open_counters(const Plan& plan, const Target& target, std::span<const std::size_t> sites) {
+Result<std::vector<SiteCounter>> open_counters(const Plan& plan, const Target& target,
+                                               std::span<const std::size_t> sites) {
   std::vector<SiteCounter> counters;
   for (const std::size_t site : sites) {
     SiteCounter counter{site, {}};
     for (const pid_t tid : target.threads()) {
       auto fd = open_counter(tid, plan.sites[site].syscall_address);
-      if (fd) counter.threads.push_back(std::move(*fd));
-      else if (fd.error().os_error != ESRCH) return tl::make_unexpected(fd.error());  // ESRCH: that thread has ended
+      if (fd)
+        counter.threads.push_back(std::move(*fd));
+      else if (fd.error().os_error != ESRCH)
+        return tl::make_unexpected(fd.error());  // ESRCH: that thread has ended
     }
     counters.push_back(std::move(counter));
   }
@@ -145,7 +151,8 @@ Result<void> observe(Plan& plan, const Target& target, double seconds) {
     }
   }
   plan.observed_how = fmt::format(
-      "hits a second, counted for {:.1f} s by debug registers (perf_event_open) in short windows; the target was not "
+      "hits a second, counted for {:.1f} s by debug registers (perf_event_open) in short windows; the target "
+      "was not "
       "stopped, its code not touched, and at most {:.0f} % of its time spent",
       seconds, cost_share * 100);
   return {};

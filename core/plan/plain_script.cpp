@@ -11,7 +11,8 @@
 namespace whomap {
 namespace {
 
-constexpr std::string_view heading = R"gdb(# Process {pid} ({comm}); written by whomap {version} as a script for a GDB without Python.
+constexpr std::string_view heading =
+    R"gdb(# Process {pid} ({comm}); written by whomap {version} as a script for a GDB without Python.
 # Run it as:   gdb -nx -batch -x THIS_FILE > gdb.log
 # Then:        whomap import --from gdb-log gdb.log -o gdb.trace && whomap match gdb.trace
 #
@@ -60,49 +61,55 @@ constexpr std::string_view after_definition = R"(end
 
 )";
 
-/// The arguments are still in their registers at the return: the syscall instruction changes rax, rcx and r11 only.
+/// The arguments are still in their registers at the return: the syscall instruction changes rax, rcx and r11
+/// only.
 constexpr std::string_view print_arguments =
     R"(  printf " thread %d args 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx 0x%lx\n", $_thread, $rdi, $rsi, $rdx, $r10, $r8, $r9
 )";
 
 std::string where(const Site& site) {
-  return fmt::format("{} {}+{:#x}", printable(site.module), printable(site.symbol.empty() ? "?" : site.symbol),
+  return fmt::format("{} {}+{:#x}", printable(site.module),
+                     printable(site.symbol.empty() ? "?" : site.symbol),
                      site.symbol.empty() ? site.syscall_offset : site.symbol_offset);
 }
 
 std::string constant_site(const Site& site) {
   const std::int64_t number = site.number.value_or(-1);
   const MemorySyscall* const call = memory_syscall(number);
-  return fmt::format("# {}: {}, always call {} ({}). At the return address everything is in registers.\n"
-                     "break *{:#x}\ncommands\n  silent\n  printf \"Syscall number {}\"\n{}  whomap_returned\n  continue\nend\n\n",
-                     site.id, where(site), number, call != nullptr ? call->name : "?", site.return_address, number,
-                     print_arguments);
+  return fmt::format(
+      "# {}: {}, always call {} ({}). At the return address everything is in registers.\n"
+      "break *{:#x}\ncommands\n  silent\n  printf \"Syscall number {}\"\n{}  whomap_returned\n  "
+      "continue\nend\n\n",
+      site.id, where(site), number, call != nullptr ? call->name : "?", site.return_address, number,
+      print_arguments);
 }
 
 /// The return is awaited by a breakpoint for that thread alone: other threads pass the same address.
 std::string variable_site(const Site& site) {
-  return fmt::format("# {}: {}, the call's number is only known when it is made.\n"
-                     "break *{:#x} if {}\ncommands\n  silent\n"
-                     "  eval \"set $whomap_number_%d = %ld\", $_thread, $rax\n"
-                     "  eval \"tbreak *{:#x} thread %d\", $_thread\n"
-                     "  commands\n    silent\n"
-                     "    eval \"printf \\\"Syscall number %%ld\\\", $whomap_number_%d\", $_thread\n  {}"
-                     "    whomap_returned\n    continue\n  end\n  continue\nend\n\n",
-                     site.id, where(site), site.syscall_address, site.condition_at_syscall, site.return_address,
-                     print_arguments);
+  return fmt::format(
+      "# {}: {}, the call's number is only known when it is made.\n"
+      "break *{:#x} if {}\ncommands\n  silent\n"
+      "  eval \"set $whomap_number_%d = %ld\", $_thread, $rax\n"
+      "  eval \"tbreak *{:#x} thread %d\", $_thread\n"
+      "  commands\n    silent\n"
+      "    eval \"printf \\\"Syscall number %%ld\\\", $whomap_number_%d\", $_thread\n  {}"
+      "    whomap_returned\n    continue\n  end\n  continue\nend\n\n",
+      site.id, where(site), site.syscall_address, site.condition_at_syscall, site.return_address,
+      print_arguments);
 }
 
 }  // namespace
 
 std::string plain_gdb_script(const Plan& plan, const PlainScriptOptions& options) {
   constexpr int grace_seconds = 3;
-  const std::string or_hits = options.max_hits ? fmt::format(" || $whomap_hits >= {}", *options.max_hits) : "";
-  std::string text = fmt::format(heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
-                                 fmt::arg("version", WHOMAP_VERSION),                                  fmt::arg("start_time", plan.target.start_time),
-                                 fmt::arg("grace", grace_seconds),
-                                 fmt::arg("last_seconds", options.seconds + grace_seconds),
-                                 fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
-                                 fmt::arg("or_hits", or_hits));
+  const std::string or_hits =
+      options.max_hits ? fmt::format(" || $whomap_hits >= {}", *options.max_hits) : "";
+  std::string text =
+      fmt::format(heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
+                  fmt::arg("version", WHOMAP_VERSION), fmt::arg("start_time", plan.target.start_time),
+                  fmt::arg("grace", grace_seconds), fmt::arg("last_seconds", options.seconds + grace_seconds),
+                  fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
+                  fmt::arg("or_hits", or_hits));
   text += after_definition;
   for (const Site& site : plan.sites) {
     if (site.watch == WatchKind::return_breakpoint) text += constant_site(site);

@@ -15,8 +15,9 @@ struct PlainScriptOptions {
   std::optional<std::uint64_t> max_hits;
 };
 
-/// The text of the command file. What it prints is the log that `whomap import --from gdb-log` reads: for each
-/// call a line "Syscall number N thread T args ...", GDB's backtrace, and "Syscall returned: rax = 0x...".
+/// The text of the command file. What it prints is the log that `whomap import --from gdb-log` reads: for
+/// each call a line "Syscall number N thread T args ...", GDB's backtrace, and "Syscall returned: rax =
+/// 0x...".
 std::string plain_gdb_script(const Plan& plan, const PlainScriptOptions& options);
 
 }  // namespace whomap

@@ -73,7 +73,8 @@ ordered_json site_to_json(const Site& site) {
   out["condition_at_entry"] = site.condition_at_entry;
   out["watch"] = watch_kinds[static_cast<std::size_t>(site.watch)];
   out["reason"] = clean(site.reason);
-  if (site.observed) out["observed"] = {{"per_second", site.observed->per_second}, {"at_least", site.observed->at_least}};
+  if (site.observed)
+    out["observed"] = {{"per_second", site.observed->per_second}, {"at_least", site.observed->at_least}};
   out["code"] = fmt::format("{:02x}", fmt::join(site.code, ""));
   out["code_address"] = hex(site.code_address);
   return out;
@@ -144,9 +145,9 @@ Result<Plan> plan_from_json(const json& object) {
   const auto version = object.find("version");
   if (version == object.end() || *version != format_version)
     return fail(ErrorCode::input_kind,
-                fmt::format("the plan has version {}", version == object.end()          ? "(none)"
+                fmt::format("the plan has version {}", version == object.end()        ? "(none)"
                                                        : version->is_number_integer() ? version->dump()
-                                                                                       : "of another kind"),
+                                                                                      : "of another kind"),
                 fmt::format("this whomap reads version {}", format_version));
   JsonFields fields(object, "");
   Plan plan;

@@ -28,14 +28,16 @@ tl::unexpected<Error> mismatch(std::string what) {
   return fail(ErrorCode::plan_mismatch, std::move(what), "make a new plan with 'whomap plan'");
 }
 
-/// A breakpoint anywhere else than at a syscall instruction and right behind it would break the program, so a plan
-/// that a human or an accident has changed is checked against the code it carries.
+/// A breakpoint anywhere else than at a syscall instruction and right behind it would break the program, so a
+/// plan that a human or an accident has changed is checked against the code it carries.
 bool watches_the_call(const Site& site) {
   if (site.watch == WatchKind::none) return true;
   constexpr std::uint64_t length = 2;  // 0f 05
-  if (site.syscall_address < site.code_address || site.return_address != site.syscall_address + length) return false;
+  if (site.syscall_address < site.code_address || site.return_address != site.syscall_address + length)
+    return false;
   const std::uint64_t at = site.syscall_address - site.code_address;
-  return at < site.code.size() && site.code.size() - at >= length && site.code[at] == 0x0f && site.code[at + 1] == 0x05;
+  return at < site.code.size() && site.code.size() - at >= length && site.code[at] == 0x0f &&
+         site.code[at + 1] == 0x05;
 }
 
 }  // namespace
@@ -84,8 +86,9 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
                                   site.syscall_address, site.symbol.empty() ? "?" : site.symbol,
                                   site.symbol_offset));
     if (!watches_the_call(site))
-      return mismatch(fmt::format("the plan's addresses for the site at {:#x} do not belong to a system call there",
-                                  site.syscall_address));
+      return mismatch(
+          fmt::format("the plan's addresses for the site at {:#x} do not belong to a system call there",
+                      site.syscall_address));
     site.id = static_cast<std::uint32_t>(result.sites.size());
     result.sites.push_back(std::move(site));
   }

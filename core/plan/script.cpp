@@ -37,8 +37,10 @@ handle SIGINT nostop noprint pass
 std::string quoted(const nlohmann::ordered_json& json) {
   std::string text;
   for (const char c : json.dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace))
-    if (c == '\'') text += "\\u0027";
-    else text += c;
+    if (c == '\'')
+      text += "\\u0027";
+    else
+      text += c;
   return text;
 }
 
@@ -65,7 +67,8 @@ std::string gdb_script(const Plan& plan, const ScriptOptions& options) {
       "import whomap_gdb\n"
       "whomap_gdb.run(json.loads(r'''\n{}\n'''))\n"
       "end\n",
-      plan.target.pid, printable(plan.target.comm), WHOMAP_VERSION, settings, quoted(folder), quoted(configuration));
+      plan.target.pid, printable(plan.target.comm), WHOMAP_VERSION, settings, quoted(folder),
+      quoted(configuration));
 }
 
 }  // namespace whomap

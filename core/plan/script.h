@@ -13,8 +13,8 @@
 namespace whomap {
 
 struct ScriptOptions {
-  std::string plugin_folder;       ///< holds the Python package whomap_gdb and its module _whomap
-  std::size_t stack_bytes = 32768; ///< copied per capture
+  std::string plugin_folder;        ///< holds the Python package whomap_gdb and its module _whomap
+  std::size_t stack_bytes = 32768;  ///< copied per capture
 
   /// Descriptors that GDB inherits from a whomap that started it.
   std::optional<int> channel_fd;

@@ -45,7 +45,8 @@ AccessFacts read_access_facts(const Target& target) {
   if (facts.target.tracer_pid.value_or(0) > 0)
     if (const auto tracer = read_status(*facts.target.tracer_pid)) facts.tracer_name = tracer->name;
   facts.own_uid = ::geteuid();
-  if (const auto own = read_status(::getpid())) facts.own_capabilities = own->effective_capabilities.value_or(0);
+  if (const auto own = read_status(::getpid()))
+    facts.own_capabilities = own->effective_capabilities.value_or(0);
   facts.yama_scope = read_yama_scope();
   facts.dumpable = read_dumpable(target.pid(), facts.target);
   facts.attach_access =
@@ -62,10 +63,11 @@ std::optional<Error> attach_obstacle(const AccessFacts& facts) {
   if (target.state == 'Z' || target.state == 'X')
     return obstacle(ErrorCode::process_zombie, who + " is a zombie", "it has ended");
   if (target.tracer_pid.value_or(0) > 0)
-    return obstacle(ErrorCode::already_traced,
-                    fmt::format("{} is already traced by {} (pid {})", who,
-                                facts.tracer_name.empty() ? "another process" : facts.tracer_name, *target.tracer_pid),
-                    "a process can have one tracer: end that one first");
+    return obstacle(
+        ErrorCode::already_traced,
+        fmt::format("{} is already traced by {} (pid {})", who,
+                    facts.tracer_name.empty() ? "another process" : facts.tracer_name, *target.tracer_pid),
+        "a process can have one tracer: end that one first");
   if (target.state == 'T')
     return obstacle(ErrorCode::process_stopped, who + " is stopped by job control",
                     fmt::format("let it run first: kill -CONT {}", target.tgid.value_or(0)));
@@ -77,11 +79,13 @@ std::optional<Error> attach_obstacle(const AccessFacts& facts) {
                     "nothing but a reboot with another setting changes that");
   if (!privileged && target.real_uid &&
       (*target.real_uid != facts.own_uid || target.effective_uid.value_or(*target.real_uid) != facts.own_uid))
-    return obstacle(ErrorCode::other_user, fmt::format("{} belongs to user {}, whomap runs as user {}", who,
-                                                       *target.real_uid, facts.own_uid),
-                    "run whomap as root (sudo) or as that user");
+    return obstacle(
+        ErrorCode::other_user,
+        fmt::format("{} belongs to user {}, whomap runs as user {}", who, *target.real_uid, facts.own_uid),
+        "run whomap as root (sudo) or as that user");
   if (!privileged && facts.dumpable == false)
-    return obstacle(ErrorCode::missing_capability, who + " is not dumpable (set-user-id, or prctl PR_SET_DUMPABLE)",
+    return obstacle(ErrorCode::missing_capability,
+                    who + " is not dumpable (set-user-id, or prctl PR_SET_DUMPABLE)",
                     "run whomap as root (sudo): CAP_SYS_PTRACE is needed");
   if (!privileged && (target.effective_capabilities.value_or(0) & ~facts.own_capabilities) != 0)
     return obstacle(ErrorCode::missing_capability, who + " has capabilities that whomap has not",
@@ -92,9 +96,10 @@ std::optional<Error> attach_obstacle(const AccessFacts& facts) {
   if (!privileged && facts.yama_scope == yama_capability_only)
     return obstacle(ErrorCode::yama, "Yama lets only CAP_SYS_PTRACE attach (kernel.yama.ptrace_scope is 2)",
                     "run whomap as root (sudo)");
-  return obstacle(ErrorCode::not_permitted,
-                  fmt::format("the kernel refuses access to {}, and none of the reasons known to whomap applies", who),
-                  "look for a security module (AppArmor, SELinux), or another user namespace (container)");
+  return obstacle(
+      ErrorCode::not_permitted,
+      fmt::format("the kernel refuses access to {}, and none of the reasons known to whomap applies", who),
+      "look for a security module (AppArmor, SELinux), or another user namespace (container)");
 }
 
 }  // namespace whomap

@@ -15,11 +15,11 @@ namespace whomap {
 /// by read_access_facts() or written down by a test.
 struct AccessFacts {
   ProcessStatus target;
-  std::string tracer_name;                 ///< comm of target.tracer_pid, when it has one
+  std::string tracer_name;  ///< comm of target.tracer_pid, when it has one
   uid_t own_uid = 0;
-  std::uint64_t own_capabilities = 0;      ///< effective set of this process
-  std::optional<int> yama_scope;           ///< nullopt: the kernel has no Yama
-  std::optional<bool> dumpable;            ///< prctl(PR_GET_DUMPABLE) of the target, as far as /proc tells
+  std::uint64_t own_capabilities = 0;  ///< effective set of this process
+  std::optional<int> yama_scope;       ///< nullopt: the kernel has no Yama
+  std::optional<bool> dumpable;        ///< prctl(PR_GET_DUMPABLE) of the target, as far as /proc tells
   /// PTRACE_MODE_ATTACH was granted: /proc/PID/mem opened. This is the kernel's own answer, with
   /// credentials, Yama and every other security module asked; it has no effect on the target.
   bool attach_access = false;

@@ -42,7 +42,8 @@ ProcessStatus parse_status(std::string_view text) {
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
-    status.fields.insert_or_assign(std::string(line.substr(0, colon)), std::string(trimmed(line.substr(colon + 1))));
+    status.fields.insert_or_assign(std::string(line.substr(0, colon)),
+                                   std::string(trimmed(line.substr(colon + 1))));
   }
   const auto value = [&](const char* name) -> std::string_view {
     const auto found = status.fields.find(name);

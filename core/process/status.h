@@ -25,7 +25,7 @@ struct ProcessStatus {
   std::optional<std::uint64_t> vm_rss, rss_anon, rss_file, rss_shmem, vm_swap, vm_pte, vm_data;
   std::optional<std::uint64_t> threads;
   std::optional<std::uint64_t> effective_capabilities;
-  std::optional<int> seccomp;  ///< 0 none, 1 strict, 2 filter
+  std::optional<int> seccomp;                 ///< 0 none, 1 strict, 2 filter
   std::map<std::string, std::string> fields;  ///< every line, by its name, value as printed
 };
 

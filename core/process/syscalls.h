@@ -19,10 +19,10 @@ struct MemorySyscall {
 };
 
 inline constexpr std::array memory_syscalls{
-    MemorySyscall{"mmap", 9, 222, 6, true},      MemorySyscall{"munmap", 11, 215, 2, true},
-    MemorySyscall{"mremap", 25, 216, 5, true},   MemorySyscall{"brk", 12, 214, 1, true},
+    MemorySyscall{"mmap", 9, 222, 6, true},       MemorySyscall{"munmap", 11, 215, 2, true},
+    MemorySyscall{"mremap", 25, 216, 5, true},    MemorySyscall{"brk", 12, 214, 1, true},
     MemorySyscall{"mprotect", 10, 226, 3, false}, MemorySyscall{"madvise", 28, 233, 3, false},
-    MemorySyscall{"shmat", 30, 196, 3, false},   MemorySyscall{"shmdt", 67, 197, 1, false},
+    MemorySyscall{"shmat", 30, 196, 3, false},    MemorySyscall{"shmdt", 67, 197, 1, false},
 };
 
 /// The entry of `memory_syscalls` with this x86-64 number, nullptr for any other call.
@@ -39,6 +39,8 @@ constexpr const MemorySyscall* memory_syscall(std::string_view name) {
 }
 
 /// A result in -4095..-1 is an errno (man 2 syscall, "Error reporting"; MAX_ERRNO in the kernel).
-constexpr bool is_syscall_error(std::uint64_t result) { return result >= static_cast<std::uint64_t>(-4095); }
+constexpr bool is_syscall_error(std::uint64_t result) {
+  return result >= static_cast<std::uint64_t>(-4095);
+}
 
 }  // namespace whomap

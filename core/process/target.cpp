@@ -61,12 +61,13 @@ std::string link_target(const std::string& link) {
 /// and the text's start moves with the program; both are 0 without ptrace access, then the name of
 /// the executable alone has to do.
 std::uint64_t exec_mark(std::string_view stat, const std::string& exe) {
-  return std::hash<std::string>{}(fmt::format("{} {} {}", stat_field(stat, field_start_code),
-                                              stat_field(stat, field_start_stack), exe));
+  return std::hash<std::string>{}(
+      fmt::format("{} {} {}", stat_field(stat, field_start_code), stat_field(stat, field_start_stack), exe));
 }
 
 tl::unexpected<Error> ended(pid_t pid) {
-  return fail(ErrorCode::process_ended, fmt::format("process {} has ended", pid), "start again with a new pid");
+  return fail(ErrorCode::process_ended, fmt::format("process {} has ended", pid),
+              "start again with a new pid");
 }
 
 bool has_ended(int pidfd) {
@@ -82,7 +83,8 @@ Result<std::uint64_t> parse_start_time(std::string_view stat_text) {
 
 Result<Target> Target::open(pid_t pid) {
   if (pid == ::getpid())
-    return fail(ErrorCode::own_process, fmt::format("{} is whomap's own process", pid), "give the pid of another process");
+    return fail(ErrorCode::own_process, fmt::format("{} is whomap's own process", pid),
+                "give the pid of another process");
   const auto status = read_status(pid);
   if (!status) return tl::make_unexpected(status.error());
   if (status->tgid && *status->tgid != pid)
@@ -90,10 +92,11 @@ Result<Target> Target::open(pid_t pid) {
                 fmt::format("give the process: -p {}", *status->tgid));
   if (status->state == 'Z' || status->state == 'X') {
     const bool has_threads = status->threads.value_or(1) > 1;
-    return fail(ErrorCode::process_zombie,
-                fmt::format("process {} ({}) is a zombie{}", pid, status->name,
-                            has_threads ? ": its main thread has ended, others live on" : ""),
-                has_threads ? "such a process cannot be traced" : "it has ended, only its exit status is left");
+    return fail(
+        ErrorCode::process_zombie,
+        fmt::format("process {} ({}) is a zombie{}", pid, status->name,
+                    has_threads ? ": its main thread has ended, others live on" : ""),
+        has_threads ? "such a process cannot be traced" : "it has ended, only its exit status is left");
   }
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid() && errno != ENOSYS) {

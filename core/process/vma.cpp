@@ -42,13 +42,13 @@ class LineCursor {
 std::optional<Vma> parse_line(std::string_view line) {
   Vma vma;
   LineCursor cursor(line);
-  const bool whole = cursor.number(vma.start, 16) && cursor.literal('-') && cursor.number(vma.end, 16) &&
-                     cursor.literal(' ') && cursor.flag('r', '-', vma.readable) &&
-                     cursor.flag('w', '-', vma.writable) && cursor.flag('x', '-', vma.executable) &&
-                     cursor.flag('s', 'p', vma.shared) && cursor.literal(' ') &&
-                     cursor.number(vma.offset, 16) && cursor.literal(' ') &&
-                     cursor.number(vma.device_major, 16) && cursor.literal(':') &&
-                     cursor.number(vma.device_minor, 16) && cursor.literal(' ') && cursor.number(vma.inode, 10);
+  const bool whole =
+      cursor.number(vma.start, 16) && cursor.literal('-') && cursor.number(vma.end, 16) &&
+      cursor.literal(' ') && cursor.flag('r', '-', vma.readable) && cursor.flag('w', '-', vma.writable) &&
+      cursor.flag('x', '-', vma.executable) && cursor.flag('s', 'p', vma.shared) && cursor.literal(' ') &&
+      cursor.number(vma.offset, 16) && cursor.literal(' ') && cursor.number(vma.device_major, 16) &&
+      cursor.literal(':') && cursor.number(vma.device_minor, 16) && cursor.literal(' ') &&
+      cursor.number(vma.inode, 10);
   if (!whole || vma.start >= vma.end) return std::nullopt;
   if (!cursor.rest().empty() && cursor.rest().front() != ' ') return std::nullopt;
   cursor.skip_spaces();
@@ -64,8 +64,10 @@ VmaList parse_maps(std::string_view text) {
     const std::size_t newline = text.find('\n');
     const std::string_view line = text.substr(0, newline);
     text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
-    if (auto vma = parse_line(line)) list.vmas.push_back(std::move(*vma));
-    else list.unparsed.emplace_back(line);
+    if (auto vma = parse_line(line))
+      list.vmas.push_back(std::move(*vma));
+    else
+      list.unparsed.emplace_back(line);
   }
   return list;
 }

@@ -45,8 +45,8 @@ struct Vma {
 };
 
 struct VmaList {
-  std::vector<Vma> vmas;               ///< in the order of the file: ascending addresses
-  std::vector<std::string> unparsed;   ///< lines that are not of the documented shape, never dropped
+  std::vector<Vma> vmas;              ///< in the order of the file: ascending addresses
+  std::vector<std::string> unparsed;  ///< lines that are not of the documented shape, never dropped
 };
 
 /// Parses the text of /proc/PID/maps; a last line without a newline counts as cut and is unparsed

@@ -128,7 +128,8 @@ namespace {
 RangeSet addresses_with_permission(const Snapshot& snapshot, bool any) {
   std::vector<AddressRange> ranges;
   for (const Region& region : snapshot.regions)
-    if ((region.vma.readable || region.vma.writable || region.vma.executable) == any) ranges.push_back(region.vma.range());
+    if ((region.vma.readable || region.vma.writable || region.vma.executable) == any)
+      ranges.push_back(region.vma.range());
   return make_range_set(std::move(ranges));
 }
 

@@ -61,7 +61,8 @@ Result<Snapshot> snapshot_from_json(const nlohmann::json& json);
 
 /// Addresses mapped in `after` and not in `before`, ascending, without touching neighbours.
 std::vector<AddressRange> newly_mapped(const Snapshot& before, const Snapshot& after);
-/// Addresses that were mapped without any permission in `before` (PROT_NONE: reserved) and have one in `after`.
+/// Addresses that were mapped without any permission in `before` (PROT_NONE: reserved) and have one in
+/// `after`.
 std::vector<AddressRange> made_usable(const Snapshot& before, const Snapshot& after);
 /// Addresses mapped in `before` and not in `after`, in the same form.
 std::vector<AddressRange> no_longer_mapped(const Snapshot& before, const Snapshot& after);

@@ -51,7 +51,8 @@ class TextReport {
   void facts() {
     const TargetIdentity& target = answer_.header.target;
     // Both names: they differ more often than one thinks (redis-server runs /usr/bin/redis-check-rdb).
-    const std::string program = target.exe.empty() ? target.comm : fmt::format("{} ({})", target.comm, target.exe);
+    const std::string program =
+        target.exe.empty() ? target.comm : fmt::format("{} ({})", target.comm, target.exe);
     fact("target", fmt::format("pid {}, {}{}", target.pid, program,
                                answer_.threads ? ", " + count_text(*answer_.threads, "thread") : ""));
     std::string trace = fmt::format("{}{}: {}, {} failed, {}", seconds_text(answer_.seconds),
@@ -77,8 +78,8 @@ class TextReport {
     if (!totals.predicted_slowdown || totals.hits == 0 || answer_.seconds <= 0) return;
     const double paused = *totals.predicted_slowdown * answer_.seconds;
     fact("cost", fmt::format("{} of one thread each, about {:.0f} us: {:.2f} s of the {}",
-                             count_text(totals.hits, "stop"), paused * 1e6 / static_cast<double>(totals.hits), paused,
-                             seconds_text(answer_.seconds)));
+                             count_text(totals.hits, "stop"), paused * 1e6 / static_cast<double>(totals.hits),
+                             paused, seconds_text(answer_.seconds)));
   }
 
   [[nodiscard]] std::string growth() const {
@@ -117,7 +118,8 @@ class TextReport {
     std::uint64_t rest = 0;
     for (std::size_t i = shown; i < answer_.stacks.size(); ++i) rest += answer_.stacks[i].growth_bytes;
     for (const auto& [module, build_id] : nameless_)
-      out_ += wrap(printable(fmt::format("{} has no symbols for some of these frames; its build-id is {}", module, build_id)),
+      out_ += wrap(printable(fmt::format("{} has no symbols for some of these frames; its build-id is {}",
+                                         module, build_id)),
                    width_, 2);
     if (!nameless_.empty()) out_ += '\n';
     if (answer_.stacks.size() > shown)
@@ -234,8 +236,7 @@ class TextReport {
 
   void notes() {
     for (const std::string& note : answer_.notes) fact("note", note);
-    if (answer_.complete && !answer_.totals.reason.empty())
-      fact("ended", ending(answer_.totals.reason));
+    if (answer_.complete && !answer_.totals.reason.empty()) fact("ended", ending(answer_.totals.reason));
   }
 
   static std::string ending(const std::string& reason) {

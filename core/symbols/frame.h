@@ -18,7 +18,7 @@ struct Frame {
   std::optional<std::uint32_t> line;
   bool inlined = false;  ///< this function was inlined into the next frame, and shares its pc
   bool guessed = false;  ///< not proven: stands on a guess of the unwinder, or inferred from tail calls
-  bool exact = false;  ///< offset is the instruction itself, not a return address
+  bool exact = false;    ///< offset is the instruction itself, not a return address
   bool operator==(const Frame&) const = default;
 };
 

@@ -26,7 +26,9 @@ std::uint64_t now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
 }
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 Clock::duration to_duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -37,8 +39,13 @@ enum class Phase { arming, watching, letting_go, over };
 
 class Recorder {
  public:
-  Recorder(const Target& target, CollectorChannel channel, const RecordingOptions& options, TraceWriter writer)
-      : target_(target), channel_(std::move(channel)), options_(options), writer_(std::move(writer)), stacks_(target) {}
+  Recorder(const Target& target, CollectorChannel channel, const RecordingOptions& options,
+           TraceWriter writer)
+      : target_(target),
+        channel_(std::move(channel)),
+        options_(options),
+        writer_(std::move(writer)),
+        stacks_(target) {}
 
   RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
                       std::function<void(bool engine_finished)> let_go) {
@@ -136,8 +143,10 @@ class Recorder {
     result_.armed = true;
     begin_ = Clock::now();
     // Read when the sites are watched already: whatever is newer than this snapshot was captured.
-    if (auto snapshot = take_snapshot(target_)) keep(writer_.snapshot(*snapshot));
-    else note("no first snapshot: " + to_line(snapshot.error()));
+    if (auto snapshot = take_snapshot(target_))
+      keep(writer_.snapshot(*snapshot));
+    else
+      note("no first snapshot: " + to_line(snapshot.error()));
     if (phase_ == Phase::arming) enter(Phase::watching, options_.seconds);
     take_rolling_snapshot();
   }
@@ -147,11 +156,15 @@ class Recorder {
     TraceEnd& totals = result_.end;
     totals.hits = counts.hits;
     totals.lost += counts.lost + counts.unreadable;
-    if (counts.lost > 0) keep(writer_.lost({counts.lost, "whomap could not take captures as fast as they came"}));
-    if (counts.unreadable > 0) keep(writer_.lost({counts.unreadable, "registers of a stopped thread could not be read"}));
+    if (counts.lost > 0)
+      keep(writer_.lost({counts.lost, "whomap could not take captures as fast as they came"}));
+    if (counts.unreadable > 0)
+      keep(writer_.lost({counts.unreadable, "registers of a stopped thread could not be read"}));
     if (counts.unpaired > 0)
-      note(fmt::format("{} calls were seen to start and not to return: a signal handler jumped away, the thread ended, or "
-                       "the trace did", counts.unpaired));
+      note(fmt::format(
+          "{} calls were seen to start and not to return: a signal handler jumped away, the thread ended, or "
+          "the trace did",
+          counts.unpaired));
     constexpr double ns_per_ms = 1e6;
     if (counts.stopped_ns > 0) {
       totals.stopped_ms = static_cast<double>(counts.stopped_ns) / ns_per_ms;
@@ -177,7 +190,8 @@ class Recorder {
     const StackTable::Found found = stacks_.find(capture.registers, capture.stack);
     if (found.is_new) keep(writer_.stack(stacks_.stack(found.id)));
     keep(writer_.event({capture.event, found.id}));
-    if (phase_ == Phase::watching && options_.max_hits && totals.events >= *options_.max_hits) begin_letting_go("hits");
+    if (phase_ == Phase::watching && options_.max_hits && totals.events >= *options_.max_hits)
+      begin_letting_go("hits");
   }
 
   /// Kept in case the target ends: then there is nothing left to read.
@@ -191,7 +205,8 @@ class Recorder {
 
   void take_last_snapshot() {
     result_.end.end_ns = now_ns();
-    if (auto snapshot = target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
+    if (auto snapshot =
+            target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
       keep(writer_.snapshot(*snapshot));
       return;
     }

@@ -17,13 +17,13 @@
 namespace whomap {
 
 struct RecordingOptions {
-  double seconds = 10;                        ///< from the moment the sites are watched
-  std::optional<std::uint64_t> max_hits;      ///< captured calls
-  std::string path;                           ///< of the trace file
+  double seconds = 10;                    ///< from the moment the sites are watched
+  std::optional<std::uint64_t> max_hits;  ///< captured calls
+  std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";
-  int interrupt_fd = -1;                      ///< becomes readable when the user wants the end
-  double patience_seconds = 20;               ///< for the engine to arm, and later to let go
+  int interrupt_fd = -1;         ///< becomes readable when the user wants the end
+  double patience_seconds = 20;  ///< for the engine to arm, and later to let go
 };
 
 struct RecordingProgress {
@@ -33,15 +33,15 @@ struct RecordingProgress {
 
 struct RecordingResult {
   TraceEnd end;
-  bool armed = false;             ///< the engine got as far as watching
-  bool engine_finished = false;   ///< it said that it has let go; else it died or hangs
-  std::optional<Error> target;    ///< the target ended or was replaced meanwhile
-  std::optional<Error> output;    ///< the trace file could not be written to its end
+  bool armed = false;            ///< the engine got as far as watching
+  bool engine_finished = false;  ///< it said that it has let go; else it died or hangs
+  std::optional<Error> target;   ///< the target ended or was replaced meanwhile
+  std::optional<Error> output;   ///< the trace file could not be written to its end
 };
 
 /// Runs until time, hits, an interrupt, the end of the target or of the engine; then waits for the engine to
-/// let go, calls `let_go` (the engine's clean-up; at once when the engine died), symbolises, and finishes the file.
-/// Errors: the trace file cannot be created.
+/// let go, calls `let_go` (the engine's clean-up; at once when the engine died), symbolises, and finishes the
+/// file. Errors: the trace file cannot be created.
 Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,

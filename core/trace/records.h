@@ -20,7 +20,7 @@ namespace whomap {
 struct TraceHeader {
   TargetIdentity target;
   Plan plan;
-  std::string engine;        ///< "gdb", "probe", or "import:KIND"
+  std::string engine;  ///< "gdb", "probe", or "import:KIND"
   std::string tool_version;
   std::uint64_t start_ns = 0;  ///< CLOCK_MONOTONIC
 };
@@ -33,14 +33,14 @@ struct LostRecord {
 
 struct TraceEvent {
   CallEvent call;
-  std::uint32_t stack = 0;   ///< id of a stack record
+  std::uint32_t stack = 0;  ///< id of a stack record
 };
 
 /// Totals, written last.
 struct TraceEnd {
-  std::string reason;        ///< why it ended: time, hits, interrupted, target-exited, target-exec, engine-died ...
+  std::string reason;  ///< why it ended: time, hits, interrupted, target-exited, target-exec, engine-died ...
   std::uint64_t end_ns = 0;
-  std::uint64_t hits = 0;          ///< times a watched instruction was reached
+  std::uint64_t hits = 0;  ///< times a watched instruction was reached
   std::uint64_t events = 0;
   std::uint64_t failed_calls = 0;
   std::uint64_t lost = 0;

@@ -52,7 +52,8 @@ void StackTable::read_modules() {
 UnwoundStack StackTable::unwind(const Registers& registers, const StackCopy& copy) {
   UnwoundStack stack = unwinder_.unwind(registers, copy);
   // An address in no module may lie in a library that was loaded after the last look.
-  if ((has_unknown_code(stack) || !stack.truncated.empty()) && std::chrono::steady_clock::now() >= next_module_read_) {
+  if ((has_unknown_code(stack) || !stack.truncated.empty()) &&
+      std::chrono::steady_clock::now() >= next_module_read_) {
     read_modules();
     stack = unwinder_.unwind(registers, copy);
   }
@@ -103,8 +104,10 @@ std::vector<std::string> StackTable::notes() const {
   for (std::size_t i = modules_at_start_; i < modules_.modules().size(); ++i)
     loaded += (loaded.empty() ? "" : ", ") + modules_.modules()[i].path;
   if (!loaded.empty())
-    notes.push_back(fmt::format("loaded during the trace: {}; calls that their own instructions make were not watched "
-                                "(calls through libc were)", loaded));
+    notes.push_back(
+        fmt::format("loaded during the trace: {}; calls that their own instructions make were not watched "
+                    "(calls through libc were)",
+                    loaded));
   return notes;
 }
 

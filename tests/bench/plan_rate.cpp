@@ -67,7 +67,9 @@ int main() {
   ::waitpid(child, nullptr, 0);
   std::sort(times.begin(), times.end());
   const double megabytes = static_cast<double>(text) / 1e6;
-  std::printf("plan_rate: %.0f MB of text mapped (%s), %zu sites; whole plan %.3f s (median of %zu), %.0f MB/s\n", megabytes,
-              library.c_str(), sites, times[times.size() / 2], times.size(), megabytes / times[times.size() / 2]);
+  std::printf(
+      "plan_rate: %.0f MB of text mapped (%s), %zu sites; whole plan %.3f s (median of %zu), %.0f MB/s\n",
+      megabytes, library.c_str(), sites, times[times.size() / 2], times.size(),
+      megabytes / times[times.size() / 2]);
   return sites == 0 ? 1 : 0;
 }

@@ -78,7 +78,8 @@ class Pairing : public ::testing::Test {
   HitRecorder recorder{plan_with_both_kinds(), 4096, threads,
                        [this](const CallEvent& event, const Registers& registers, std::uint64_t address,
                               std::span<const std::byte> stack) {
-                         if (taken) captured.push_back({event, registers, {address, {stack.begin(), stack.end()}}});
+                         if (taken)
+                           captured.push_back({event, registers, {address, {stack.begin(), stack.end()}}});
                          return taken;
                        }};
 };
@@ -120,8 +121,8 @@ TEST_F(Pairing, ASignalHandlerMapsMemoryInsideACall) {
 }
 
 TEST_F(Pairing, ACallThatNeverReturnedIsNotGivenTheNextResult) {
-  start(1, mmap_number, 0x7000, 111);       // its return is never seen
-  start(1, getppid_number, 0x7000, 0);      // another call at the same depth
+  start(1, mmap_number, 0x7000, 111);   // its return is never seen
+  start(1, getppid_number, 0x7000, 0);  // another call at the same depth
   finish(1, 0x7000, 77);
   EXPECT_TRUE(captured.empty());
   EXPECT_EQ(recorder.counts().unpaired, 1U);

@@ -36,8 +36,8 @@ TEST(Maps, FieldsOfAnOrdinaryLine) {
 TEST(Maps, HostileNamesStayExact) {
   const std::string prefix = "00400000-00401000 rw-s 00000000 00:01 99999999999999 ";
   for (const std::string name :
-       {"/a path/with  two spaces", "/new\\012line", "/x (deleted)", "/x (deleted) (deleted)", "[anon:name with spaces]",
-        "[anon: glibc: malloc arena]", "[stack:123]", "/trailing "}) {
+       {"/a path/with  two spaces", "/new\\012line", "/x (deleted)", "/x (deleted) (deleted)",
+        "[anon:name with spaces]", "[anon: glibc: malloc arena]", "[stack:123]", "/trailing "}) {
     const Vma vma = only(prefix + "   " + name + "\n");
     EXPECT_EQ(vma.name, name);
     EXPECT_EQ(vma.inode, 99999999999999U);
@@ -53,7 +53,8 @@ TEST(Maps, EmptyNameWithAndWithoutTrailingSpaces) {
 }
 
 TEST(Maps, TheVsyscallPageHasTheHighestAddresses) {
-  EXPECT_EQ(only("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n").start, 0xffffffffff600000U);
+  EXPECT_EQ(only("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n").start,
+            0xffffffffff600000U);
 }
 
 TEST(Maps, ALineWithoutNewlineIsReadAndAHalfLineIsKeptAsUnparsed) {
@@ -65,9 +66,9 @@ TEST(Maps, ALineWithoutNewlineIsReadAndAHalfLineIsKeptAsUnparsed) {
 }
 
 TEST(Maps, NothingThatDoesNotParseDisappears) {
-  for (const std::string line : {"", "garbage", "00400000-00400000 rw-p 0 0:0 0", "00400000-00401000 rwzp 0 0:0 0",
-                                 "00400000-00401000 rw-p 0 0:0 x", "00400000-00401000 rw-p 0 0:0 0[heap]",
-                                 "fffffffffffffffff-1 rw-p 0 0:0 0"})
+  for (const std::string line : {"", "garbage", "00400000-00400000 rw-p 0 0:0 0",
+                                 "00400000-00401000 rwzp 0 0:0 0", "00400000-00401000 rw-p 0 0:0 x",
+                                 "00400000-00401000 rw-p 0 0:0 0[heap]", "fffffffffffffffff-1 rw-p 0 0:0 0"})
     EXPECT_EQ(parse_maps(line + "\n").unparsed, std::vector<std::string>{line});
 }
 
@@ -116,7 +117,8 @@ TEST(Status, SizesAreBytesAndAbsentIsUnknown) {
 
 AccessFacts granted() {
   AccessFacts facts;
-  facts.target = parse_status("Name:\tserver\nState:\tS\nTgid:\t7\nTracerPid:\t0\nUid:\t1000\t1000\nCapEff:\t0\n");
+  facts.target =
+      parse_status("Name:\tserver\nState:\tS\nTgid:\t7\nTracerPid:\t0\nUid:\t1000\t1000\nCapEff:\t0\n");
   facts.own_uid = 1000;
   facts.attach_access = true;
   return facts;
@@ -140,7 +142,8 @@ TEST(Permission, EachReasonHasItsOwnCode) {
   EXPECT_EQ(code_of([](AccessFacts& f) { f.yama_scope = 2; }), ErrorCode::yama);
   EXPECT_EQ(code_of([](AccessFacts& f) { f.yama_scope = 3; }), ErrorCode::yama);
   EXPECT_EQ(code_of([](AccessFacts& f) { f.dumpable = false; }), ErrorCode::missing_capability);
-  EXPECT_EQ(code_of([](AccessFacts& f) { f.target.effective_capabilities = 1; }), ErrorCode::missing_capability);
+  EXPECT_EQ(code_of([](AccessFacts& f) { f.target.effective_capabilities = 1; }),
+            ErrorCode::missing_capability);
   EXPECT_EQ(code_of([](AccessFacts&) {}), ErrorCode::not_permitted);
 }
 

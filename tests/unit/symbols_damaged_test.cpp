@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The target's files may be damaged or hostile: whatever their bytes are, reading them must end, and not in a crash.
+// The target's files may be damaged or hostile: whatever their bytes are, reading them must end, and not in a
+// crash.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -14,7 +15,9 @@
 
 // libelf 0.188 forgets some memory when it gives up on a string table or a compressed section.
 extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:libelf.so\n"; }
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libelf.so\n";
+}
 
 namespace whomap {
 namespace {
@@ -47,7 +50,8 @@ void ask_everything(const std::shared_ptr<const Image>& image) {
   }
 }
 
-/// Any small program will do; this one is on every machine. WHOMAP_DAMAGED_FILE names another, for longer runs.
+/// Any small program will do; this one is on every machine. WHOMAP_DAMAGED_FILE names another, for longer
+/// runs.
 std::string sample() {
   const char* const other = std::getenv("WHOMAP_DAMAGED_FILE");
   return other != nullptr ? other : "/bin/true";
@@ -68,7 +72,8 @@ TEST(DamagedFiles, CutShort) {
   const std::vector<char> whole = bytes_of(sample());
   constexpr std::size_t pieces = 24;
   for (std::size_t i = 0; i < pieces; ++i) {
-    std::vector<char> bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(whole.size() * i / pieces));
+    std::vector<char> bytes(whole.begin(),
+                            whole.begin() + static_cast<std::ptrdiff_t>(whole.size() * i / pieces));
     if (const auto image = image_of(bytes)) ask_everything(image);
   }
 }

@@ -58,7 +58,8 @@ template <class Function, class... Arguments>
 struct Counter {
   int operator()(const std::map<std::string, int>& values) const {
     int total = 0;
-    for (const auto& [name, value] : values) total += call([&](int by) { return by + nested(name, value); }, value);
+    for (const auto& [name, value] : values)
+      total += call([&](int by) { return by + nested(name, value); }, value);
     return total;
   }
   [[gnu::noinline]] static int nested(const std::string& name, int value) {
