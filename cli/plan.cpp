@@ -71,6 +71,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (format != "table" && format != "json")
     return report_usage("plan", fmt::format("--format is '{}', and must be table or json", format));
 
+  if (line.has("module") && line.has("elf"))
+    return report_usage("plan", "--module chooses among the modules of a process, and --elf names one file");
   PlanOptions options;
   if (line.has("module")) options.module_regex = line.get<std::string>("module");
   if (line.has("syscalls")) {

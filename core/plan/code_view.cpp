@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/code_view.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -55,9 +57,15 @@ CodeView CodeView::of_file(std::shared_ptr<const Image> image) {
   CodeView view;
   view.fd_ = image->fd();
   view.image_ = image;
-  for (const Segment& segment : image->segments())
-    if (segment.executable && segment.file_size != 0)
-      view.add_mapping({segment.vaddr, segment.vaddr + segment.file_size}, true, segment.offset, {});
+  struct stat facts {};
+  const std::uint64_t file_size = ::fstat(view.fd_, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+  for (const Segment& segment : image->segments()) {
+    // A damaged header may promise more than the file has.
+    if (!segment.executable || segment.offset >= file_size) continue;
+    const std::uint64_t size = std::min(segment.file_size, file_size - segment.offset);
+    if (size != 0 && segment.vaddr + size > segment.vaddr)
+      view.add_mapping({segment.vaddr, segment.vaddr + size}, true, segment.offset, {});
+  }
   view.join_areas();
   return view;
 }

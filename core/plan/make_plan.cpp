@@ -10,9 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <regex>
+#include <memory>
 
 #include <fmt/format.h>
+#include <re2/re2.h>
 
 #include "core/plan/callers.h"
 #include "core/plan/code_sites.h"
@@ -52,14 +53,14 @@ Result<void> check_machine(const Target& target) {
   return {};
 }
 
-Result<std::optional<std::regex>> compile(const std::string& pattern) {
-  if (pattern.empty()) return std::optional<std::regex>{};
-  try {
-    return std::optional(std::regex(pattern, std::regex::ECMAScript | std::regex::optimize));
-  } catch (const std::regex_error&) {
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a regular expression", pattern),
-                "ECMAScript syntax is used");
-  }
+/// RE2, because paths are the target's: its time is linear in them. nullptr for an empty pattern.
+Result<std::shared_ptr<const RE2>> compile(const std::string& pattern) {
+  if (pattern.empty()) return std::shared_ptr<const RE2>{};
+  auto compiled = std::make_shared<const RE2>(pattern, RE2::Quiet);
+  if (!compiled->ok())
+    return fail(ErrorCode::usage, fmt::format("'{}' is not a regular expression ({})", pattern, compiled->error()),
+                "write it in RE2 syntax");
+  return std::shared_ptr<const RE2>(std::move(compiled));
 }
 
 std::vector<std::int64_t> watched_numbers(const PlanOptions& options, const InstructionSet& set) {
@@ -117,9 +118,12 @@ void add_callers(Plan& plan, const std::vector<LoadedCode>& loaded, std::vector<
 
 /// The sites of all this code, callers of dispatchers included; ids are given and addresses are unique.
 void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
+  std::size_t rejected = 0;
   std::vector<Dispatcher> dispatchers;
   for (LoadedCode& each : loaded) {
-    for (const CodeSite& found : find_code_sites(each.code).sites) {
+    const CodeSites code_sites = find_code_sites(each.code);
+    rejected += code_sites.rejected;
+    for (const CodeSite& found : code_sites.sites) {
       auto site = site_of(each.code, found, plan.watched);
       if (!site) continue;
       if (site->entry != 0 && is_parameter(found.number))
@@ -136,6 +140,9 @@ void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
                   [](const Site& a, const Site& b) { return a.syscall_address == b.syscall_address; }),
       plan.sites.end());
   for (std::size_t i = 0; i < plan.sites.size(); ++i) plan.sites[i].id = static_cast<std::uint32_t>(i);
+  if (rejected != 0)
+    plan.notes.push_back(fmt::format("{} places hold the bytes of a system call instruction inside other instructions or "
+                                     "data, and were not taken for one", rejected));
 }
 
 bool is_kernel_code(const std::string& name) {
@@ -154,7 +161,7 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
   auto wanted = compile(options.module_regex);
   if (!wanted) return tl::make_unexpected(wanted.error());
   const auto is_wanted = [&](const std::string& path) {
-    return !*wanted || std::regex_search(path, **wanted);
+    return *wanted == nullptr || RE2::PartialMatch(path, **wanted);
   };
 
   Plan plan;

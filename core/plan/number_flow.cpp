@@ -33,9 +33,16 @@ NumberFlow::NumberFlow(const FunctionCode& code, const InstructionSet& set,
   for (const std::uint64_t target : entered_from_outside)
     if (const std::ptrdiff_t index = code.index_of(target); index >= 0)
       enter(static_cast<std::size_t>(index));
-  if (code.unresolved_jump)
+  if (code.unresolved_jump) {
     for (const std::size_t index : std::vector(from_entry_.begin(), from_entry_.end()))
       if (index != 0) enter(index);
+    // A computed jump can lead anywhere, also right to the system call.
+    for (std::size_t i = 1; i < all.size(); ++i)
+      if (all[i].flow == Flow::system_call) {
+        leaders_[i];
+        enter(i);
+      }
+  }
   // What no path from the entry reaches is entered in a way that is not seen: landing pads, code behind a
   // patched entry. Its registers hold anything.
   for (std::size_t i = 1; i < all.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -130,9 +131,19 @@ void observe_group(std::vector<SiteCounter>& counters, const Target& target, dou
   }
 }
 
+
+/// A counter needs a descriptor for every thread and site; the soft limit is often 1024.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Result<void> observe(Plan& plan, const Target& target, double seconds) {
+  allow_many_descriptors();
   std::vector<std::size_t> sites;
   for (std::size_t i = 0; i < plan.sites.size(); ++i)
     if (plan.sites[i].watch == WatchKind::paired_breakpoints) sites.push_back(i);

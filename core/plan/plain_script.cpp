@@ -14,14 +14,14 @@ namespace {
 constexpr std::string_view heading =
     R"gdb(# Process {pid} ({comm}); written by whomap {version} as a script for a GDB without Python.
 # Run it as:   gdb -nx -batch -x THIS_FILE > gdb.log
-# Then:        whomap import --from gdb-log gdb.log -o gdb.trace && whomap match gdb.trace
+# The log has for each call its number, thread and arguments, GDB's backtrace, and "Syscall returned: rax = 0x...".
 #
 # What this does to the process, so that you can decide:
 #  - GDB reads the symbols of all libraries while the process stands still (about a second for large ones).
 #  - At every hit all threads stop while GDB prints a backtrace: a few milliseconds each. At more than
 #    some hundred calls a second the process crawls.
-#  - Ordinary breakpoints are in its code meanwhile. Never kill this GDB with -9: the next thread that reaches
-#    one of them would end the process.
+#  - Ordinary breakpoints are in its code meanwhile. Never kill this GDB with -9 or TERM (timeout does that): a
+#    thread that reaches one of them, or has just reached it, would end the process.
 #  - Ctrl-C at this GDB sends SIGINT to the process. To end early: kill -HUP the GDB.
 
 set pagination off
@@ -39,7 +39,7 @@ handle all nostop noprint pass
 # case that no hit comes any more: {grace} s later HUP makes GDB detach, between two events. (TERM would be in the middle of
 # one, and has ended processes.) Should it leave the SIGSTOP behind with which it stops threads, SIGCONT undoes that.
 # Both only as long as the two process ids mean the same processes (start times compared).
-shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (sleep {last_seconds}; same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
+shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; n=0; while same && [ $n -lt {last_seconds} ]; do sleep 1; n=$((n+1)); done; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
 
 attach {pid}
 set $whomap_hits = 0
@@ -107,7 +107,7 @@ std::string plain_gdb_script(const Plan& plan, const PlainScriptOptions& options
   std::string text =
       fmt::format(heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
                   fmt::arg("version", WHOMAP_VERSION), fmt::arg("start_time", plan.target.start_time),
-                  fmt::arg("grace", grace_seconds), fmt::arg("last_seconds", options.seconds + grace_seconds),
+                  fmt::arg("grace", grace_seconds), fmt::arg("last_seconds", static_cast<std::uint64_t>(std::ceil(options.seconds)) + grace_seconds),
                   fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
                   fmt::arg("or_hits", or_hits));
   text += after_definition;

@@ -32,12 +32,12 @@ tl::unexpected<Error> mismatch(std::string what) {
 /// plan that a human or an accident has changed is checked against the code it carries.
 bool watches_the_call(const Site& site) {
   if (site.watch == WatchKind::none) return true;
-  constexpr std::uint64_t length = 2;  // 0f 05
-  if (site.syscall_address < site.code_address || site.return_address != site.syscall_address + length)
-    return false;
-  const std::uint64_t at = site.syscall_address - site.code_address;
-  return at < site.code.size() && site.code.size() - at >= length && site.code[at] == 0x0f &&
-         site.code[at + 1] == 0x05;
+  constexpr std::uint64_t opcode = 2, longest = 6;  // 0f 05, and up to four prefixes before it
+  if (site.syscall_address < site.code_address) return false;
+  const std::uint64_t length = site.return_address - site.syscall_address;
+  const std::uint64_t end = site.return_address - site.code_address;
+  if (length < opcode || length > longest || end > site.code.size()) return false;
+  return site.code[end - 2] == 0x0f && site.code[end - 1] == 0x05;
 }
 
 }  // namespace
