@@ -24,6 +24,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double patience_at_end_seconds = 5;
 
+/// A simple command as one that takes the shell's place: dash, unlike bash, stays in between and would be the process
+/// that is measured. A command line with more to it than words is left as it is.
+std::string replacing_the_shell(const std::string& command) {
+  const bool only_words = command.find_first_of(";&|<>()`$\n#") == std::string::npos;
+  const std::string first = command.substr(0, command.find_first_of(" \t"));
+  const bool plain = first.find('=') == std::string::npos && first != "exec" && first != "cd" && !first.empty();
+  return only_words && plain ? "exec " + command : command;
+}
+
 class Variant {
  public:
   Variant(const VerifyOptions& options, std::string name) : options_(options), name_(std::move(name)) {}
@@ -31,7 +40,8 @@ class Variant {
   Result<VariantResult> run() {
     const bool is_control = name_ == "control";
     std::vector<std::string> command =
-        is_control ? std::vector<std::string>{"/bin/sh", "-c", options_.control} : options_.command;
+        is_control ? std::vector<std::string>{"/bin/sh", "-c", replacing_the_shell(options_.control)}
+                   : options_.command;
     if (!command.empty())
       if (auto started = start(command); !started) return tl::make_unexpected(started.error());
     SessionOptions session = options_.session;

@@ -186,8 +186,11 @@ class Judge {
                       "run as the user of the process or as root");
     const bool lazily_freed = grew_by_lazily_freed(anonymous);
     if (anonymous.state == TrendState::grew && !lazily_freed) return anonymous_grew(anonymous);
+    // Page tables grow with whatever they map: where file pages grew too, those are the finding.
+    const bool files_grew = result_.trend(MemoryKind::file)->state == TrendState::grew;
     for (const MemoryKind kind : {MemoryKind::shmem, MemoryKind::page_tables})
-      if (const Trend& trend = *result_.trend(kind); trend.state == TrendState::grew)
+      if (const Trend& trend = *result_.trend(kind);
+          trend.state == TrendState::grew && !(kind == MemoryKind::page_tables && files_grew))
         return conclude(VerdictClass::moved,
                         fmt::format("{} grew by {} between the middle and the last point ({}) while "
                                     "anonymous memory changed by {}",

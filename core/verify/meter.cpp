@@ -122,6 +122,11 @@ Result<Measurement> Meter::measure(Detail detail) {
     return fail(ErrorCode::process_ended, fmt::format("process {} is ending", target_.pid()),
                 "start again with a new pid");
 
+  // Not 't': a tracer's stops are short, and --gone traces.
+  if (status->state == 'T')
+    return fail(ErrorCode::process_stopped,
+                fmt::format("process {} is stopped by job control, and cannot grow", target_.pid()),
+                fmt::format("let it run: kill -CONT {}", target_.pid()));
   Measurement at;
   at.point = detail == Detail::full;
   at.seconds = std::chrono::duration<double>(begin - begin_).count();

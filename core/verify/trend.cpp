@@ -101,11 +101,18 @@ Judged judge_large_change(const Trend& trend, const std::vector<Sample>& envelop
 Judged judge_small_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
                           const GrowthLimits& limits, TrendRule rule) {
   if (trend.fall > limits.max_delta) return unclear(Doubt::noise);
-  if (rule == TrendRule::change_only) return flat;
+  // What is not judged by its rate still grew when it certainly gains the whole limit every minute.
+  constexpr double minute = 60;
+  if (rule == TrendRule::change_only)
+    return certain_slope && trend.slope->low * minute > limits.max_delta ? grew : flat;
   if (limits.max_rate * trend.window_seconds < 2 * counter_resolution) return unclear(Doubt::too_short);
   if (!trend.slope) return trend.rate() <= limits.max_rate ? flat : unclear(Doubt::going_on);
   if (certain_slope && trend.change > counter_resolution)
     return goes_on_to_the_end(envelope) ? grew : unclear(Doubt::slowing);
+  // A step near the end leaves the slope of what came before at nothing; the change itself has to be allowed, beyond what
+  // the process was seen to give back.
+  const double unreturned = trend.change - std::max(trend.fall, 2 * counter_resolution);
+  if (unreturned > limits.max_rate * trend.window_seconds) return unclear(Doubt::noise);
   // Both: a wide interval that happens to end below the limit has excluded nothing.
   const double uncertainty = (trend.slope->high - trend.slope->low) / 2;
   return trend.slope->high <= limits.max_rate && uncertainty <= limits.max_rate ? flat

@@ -189,3 +189,30 @@ def test_a_plan_of_other_code_is_refused(targets, compile_c, tmp_path):
     result = run("trace", "-p", other.pid, "--plan", plan, "-d", 1, cwd=tmp_path)
     assert result.returncode == 6 and "build-id" in result.stderr
     assert len(result.stderr.splitlines()) == 1 and is_running(other.pid)
+
+
+def test_prefixed_instructions_and_computed_jumps(targets, compile_c, tmp_path):
+    """The processor takes prefixes before syscall; and a computed jump may lead right to one, past the mov
+    that stands before it."""
+    process = targets.start(compile_c(r"""
+#include <poll.h>
+#include <stdio.h>
+#define MAP(code) ({ register long r10 __asm__("r10") = 0x22, r8 __asm__("r8") = -1, r9 __asm__("r9") = 0; long result; \
+  __asm__ volatile(code : "=a"(result) : "D"(0), "S"(4096), "d"(3), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "rbx", "memory"); result; })
+__attribute__((noinline)) static long rex(void) { return MAP("mov $9,%%eax; .byte 0x48,0x0f,0x05"); }
+__attribute__((noinline)) static long sized(void) { return MAP("mov $9,%%eax; .byte 0x66,0x0f,0x05"); }
+__attribute__((noinline)) static long repeated(void) { return MAP("mov $9,%%eax; .byte 0xf3,0x0f,0x05"); }
+__attribute__((noinline)) static long computed(void) {
+  return MAP("lea 2f(%%rip),%%rbx; mov $9,%%eax; jmp *%%rbx; mov $39,%%eax; 2: syscall"); }
+int main(void) {
+  puts("ready"); fflush(stdout);
+  for (;;) { rex(); sized(); repeated(); computed(); poll(0, 0, 10); }
+}
+"""))
+    sites = check(process, tmp_path)
+    kinds = {site["symbol"].split(".")[0]: site["kind"] for site in sites if site["module"].endswith("/program")}
+    assert kinds == {"rex": "constant", "sized": "constant", "repeated": "constant", "computed": "variable"}
+    # Breakpoints at such places work too.
+    report = report_of(run("trace", "-p", process.pid, "-d", 1, "-o", tmp_path / "t", "--format", "json"))
+    found = {frame["function"] for stack in report["stacks"] for frame in stack["frames"]}
+    assert {"rex", "sized", "repeated", "computed"} <= found

@@ -398,3 +398,61 @@ def test_ended_while_it_traces_the_target_is_let_go(targets, number):
     wait_until(lambda: is_running(process.pid), "the target to run untraced")
     wait_until(lambda: not processes_with("whomap\0trace") and not processes_with(f"trace\0-p\0{process.pid}"), "the end of the trace")
     assert differences(code, code_of(process.pid)) == []
+
+
+GROWER = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+  long after_ms = count > 2 ? atol(arguments[2]) : 0, at = 0;
+  int file = -1; off_t end = 0;
+  if (!strcmp(arguments[1], "file")) { file = open(arguments[3], O_RDWR | O_CREAT | O_TRUNC, 0600); unlink(arguments[3]); }
+  puts("ready"); fflush(stdout);
+  for (;; at += 50) {
+    for (volatile int i = 0; i < 3000000; i++) { }
+    if (!strcmp(arguments[1], "step") && at >= after_ms) { memset(malloc(30 << 20), 1, 30 << 20); after_ms += 60000; }
+    if (file >= 0) { char *p; if (ftruncate(file, end + (1 << 20))) return 1;
+      p = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, end); memset(p, 1, 1 << 20); end += 1 << 20; }
+    poll(0, 0, 50);
+  }
+}
+"""
+
+
+def test_a_late_step_is_not_fixed(targets, compile_c):
+    """30 MB in the last part of a window of 6 s: the slope of what came before is nothing."""
+    process = targets.start(compile_c(GROWER), "step", 8000)
+    result = verify("-p", process.pid, "--interval", "6", "-q")
+    assert result.returncode in (1, 7), result.stdout
+
+
+def test_growing_file_pages_are_not_fixed(targets, compile_c, tmp_path):
+    if subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True).stdout.strip() == "tmpfs":
+        pytest.skip("the temporary folder is a tmpfs: its pages count as shared memory")
+    process = targets.start(compile_c(GROWER), "file", 0, tmp_path / "pages")
+    result = verify("-p", process.pid, "--interval", "3", "-q")
+    assert result.returncode == 1 and "not-same-leak" in result.stdout, result.stdout
+
+
+def test_a_target_that_is_stopped_in_between_is_invalid(targets, compile_c):
+    process = targets.start(compile_c(GROWER), "flat")
+    checker = subprocess.Popen([WHOMAP, "verify", "-p", str(process.pid), "--interval", "3"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    checker.stderr.readline()  # the first point
+    process.send_signal(signal.SIGSTOP)
+    out, _ = checker.communicate(timeout=60)
+    assert checker.returncode == 3 and "stopped" in out
+    process.send_signal(signal.SIGCONT)
+
+
+def test_a_simple_control_is_the_program_and_not_its_shell(arena, fifo):
+    control = f"{arena} leak {fifo} {STEP}"
+    result = verify_arena(arena, fifo, "fixed", "--control", control)
+    assert result.returncode == 0, result.stdout
+    assert "(arena)" in result.stdout and "(sh)" not in result.stdout and "(dash)" not in result.stdout
