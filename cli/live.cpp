@@ -67,7 +67,8 @@ std::function<void(const RecordingProgress&)> progress_printer(const CommonOptio
 
 void print_ending(const CommonOptions& common, const std::string& path, const RecordingResult& result) {
   if (common.quiet) return;
-  const std::string next = path == "-" ? "give it to whomap match" : "whomap match " + printable(path);
+  const std::string next =
+      path == "-" ? "save it in a file for whomap match" : "whomap match " + printable(path);
   const char* const clear = ::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
   std::fputs(fmt::format("{}whomap: wrote {}: {} calls ({} failed, {} lost), ended by {}; next: {}\n", clear,
                          path == "-" ? "the trace to standard output" : printable(path), result.end.events,

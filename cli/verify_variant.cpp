@@ -24,12 +24,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double patience_at_end_seconds = 5;
 
-/// A simple command as one that takes the shell's place: dash, unlike bash, stays in between and would be the process
-/// that is measured. A command line with more to it than words is left as it is.
+/// A simple command as one that takes the shell's place: dash, unlike bash, stays in between and would be the
+/// process that is measured. A command line with more to it than words is left as it is.
 std::string replacing_the_shell(const std::string& command) {
   const bool only_words = command.find_first_of(";&|<>()`$\n#") == std::string::npos;
   const std::string first = command.substr(0, command.find_first_of(" \t"));
-  const bool plain = first.find('=') == std::string::npos && first != "exec" && first != "cd" && !first.empty();
+  const bool plain =
+      first.find('=') == std::string::npos && first != "exec" && first != "cd" && !first.empty();
   return only_words && plain ? "exec " + command : command;
 }
 

@@ -303,11 +303,10 @@ class Matcher {
   /// What the plan left out bounds what the events can explain.
   void add_plan_notes() {
     const Plan& plan = answer_.header.plan;
-    const auto left_out = std::count_if(plan.sites.begin(), plan.sites.end(),
-                                        [](const Site& site) {
-                                          // A caller of a dispatcher is seen at the dispatcher.
-                                          return site.watch == WatchKind::none && site.kind != NumberKind::caller_constant;
-                                        });
+    const auto left_out = std::count_if(plan.sites.begin(), plan.sites.end(), [](const Site& site) {
+      // A caller of a dispatcher is seen at the dispatcher.
+      return site.watch == WatchKind::none && site.kind != NumberKind::caller_constant;
+    });
     if (left_out != 0)
       answer_.notes.push_back(fmt::format("not watched: {} of {} (whomap plan says why)",
                                           count_text(static_cast<std::uint64_t>(left_out)),

@@ -7,6 +7,7 @@
 
 #include "core/plan/number_flow.h"
 #include "core/plan/plausibility.h"
+#include "core/plan/prefixes.h"
 #include "core/plan/references.h"
 
 namespace whomap {
@@ -29,20 +30,12 @@ std::vector<AddressRange> interiors(const std::map<std::uint64_t, FunctionHits>&
   return ranges;
 }
 
-/// Prefixes that the processor ignores before syscall: operand and address size, lock and repeat, segments, REX
-/// (Intel SDM volume 2, 2.1.1 and 2.2.1).
-bool is_prefix(std::uint8_t byte) {
-  constexpr std::array<std::uint8_t, 11> legacy{0x66, 0x67, 0xf0, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65};
-  return (byte & 0xf0) == 0x40 || std::find(legacy.begin(), legacy.end(), byte) != legacy.end();
-}
-
 /// The instruction that holds the syscall bytes at `place` may begin with prefixes.
 std::uint64_t instruction_start(const ModuleCode& module, std::uint64_t place) {
   if (&module.set() != &x86_64 || module.is_instruction(place)) return place;
-  constexpr std::uint64_t most_prefixes = 4;
   for (std::uint64_t back = 1; back <= most_prefixes; ++back) {
     std::array<std::uint8_t, 1> byte{};
-    if (module.view().read(place - back, byte) != 1 || !is_prefix(byte[0])) break;
+    if (module.view().read(place - back, byte) != 1 || !is_ignored_prefix(byte[0])) break;
     if (module.is_instruction(place - back)) return place - back;
   }
   return place;

@@ -58,7 +58,8 @@ CodeView CodeView::of_file(std::shared_ptr<const Image> image) {
   view.fd_ = image->fd();
   view.image_ = image;
   struct stat facts {};
-  const std::uint64_t file_size = ::fstat(view.fd_, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+  const std::uint64_t file_size =
+      ::fstat(view.fd_, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
   for (const Segment& segment : image->segments()) {
     // A damaged header may promise more than the file has.
     if (!segment.executable || segment.offset >= file_size) continue;

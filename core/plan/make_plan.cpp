@@ -9,8 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <re2/re2.h>
@@ -58,7 +58,8 @@ Result<std::shared_ptr<const RE2>> compile(const std::string& pattern) {
   if (pattern.empty()) return std::shared_ptr<const RE2>{};
   auto compiled = std::make_shared<const RE2>(pattern, RE2::Quiet);
   if (!compiled->ok())
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a regular expression ({})", pattern, compiled->error()),
+    return fail(ErrorCode::usage,
+                fmt::format("'{}' is not a regular expression ({})", pattern, compiled->error()),
                 "write it in RE2 syntax");
   return std::shared_ptr<const RE2>(std::move(compiled));
 }
@@ -141,8 +142,10 @@ void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
       plan.sites.end());
   for (std::size_t i = 0; i < plan.sites.size(); ++i) plan.sites[i].id = static_cast<std::uint32_t>(i);
   if (rejected != 0)
-    plan.notes.push_back(fmt::format("{} places hold the bytes of a system call instruction inside other instructions or "
-                                     "data, and were not taken for one", rejected));
+    plan.notes.push_back(
+        fmt::format("{} places hold the bytes of a system call instruction inside other instructions or "
+                    "data, and were not taken for one",
+                    rejected));
 }
 
 bool is_kernel_code(const std::string& name) {

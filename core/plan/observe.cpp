@@ -131,7 +131,6 @@ void observe_group(std::vector<SiteCounter>& counters, const Target& target, dou
   }
 }
 
-
 /// A counter needs a descriptor for every thread and site; the soft limit is often 1024.
 void allow_many_descriptors() {
   rlimit limit{};

@@ -104,12 +104,13 @@ std::string plain_gdb_script(const Plan& plan, const PlainScriptOptions& options
   constexpr int grace_seconds = 3;
   const std::string or_hits =
       options.max_hits ? fmt::format(" || $whomap_hits >= {}", *options.max_hits) : "";
-  std::string text =
-      fmt::format(heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
-                  fmt::arg("version", WHOMAP_VERSION), fmt::arg("start_time", plan.target.start_time),
-                  fmt::arg("grace", grace_seconds), fmt::arg("last_seconds", static_cast<std::uint64_t>(std::ceil(options.seconds)) + grace_seconds),
-                  fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
-                  fmt::arg("or_hits", or_hits));
+  std::string text = fmt::format(
+      heading, fmt::arg("pid", plan.target.pid), fmt::arg("comm", printable(plan.target.comm)),
+      fmt::arg("version", WHOMAP_VERSION), fmt::arg("start_time", plan.target.start_time),
+      fmt::arg("grace", grace_seconds),
+      fmt::arg("last_seconds", static_cast<std::uint64_t>(std::ceil(options.seconds)) + grace_seconds),
+      fmt::arg("hundredths", static_cast<std::uint64_t>(std::ceil(options.seconds * 100))),
+      fmt::arg("or_hits", or_hits));
   text += after_definition;
   for (const Site& site : plan.sites) {
     if (site.watch == WatchKind::return_breakpoint) text += constant_site(site);

@@ -5,6 +5,7 @@
 
 #include "core/plan/code_view.h"
 #include "core/plan/make_plan.h"
+#include "core/plan/prefixes.h"
 
 namespace whomap {
 namespace {
@@ -32,12 +33,14 @@ tl::unexpected<Error> mismatch(std::string what) {
 /// plan that a human or an accident has changed is checked against the code it carries.
 bool watches_the_call(const Site& site) {
   if (site.watch == WatchKind::none) return true;
-  constexpr std::uint64_t opcode = 2, longest = 6;  // 0f 05, and up to four prefixes before it
-  if (site.syscall_address < site.code_address) return false;
-  const std::uint64_t length = site.return_address - site.syscall_address;
+  constexpr std::uint64_t opcode = 2;  // 0f 05, and prefixes before it
+  if (site.syscall_address < site.code_address || site.return_address < site.syscall_address) return false;
+  const std::uint64_t begin = site.syscall_address - site.code_address;
   const std::uint64_t end = site.return_address - site.code_address;
-  if (length < opcode || length > longest || end > site.code.size()) return false;
-  return site.code[end - 2] == 0x0f && site.code[end - 1] == 0x05;
+  if (end - begin < opcode || end - begin > opcode + most_prefixes || end > site.code.size()) return false;
+  const auto at = [&](std::uint64_t index) { return site.code.begin() + static_cast<std::ptrdiff_t>(index); };
+  return std::all_of(at(begin), at(end - opcode), is_ignored_prefix) && site.code[end - 2] == 0x0f &&
+         site.code[end - 1] == 0x05;
 }
 
 }  // namespace

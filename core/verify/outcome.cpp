@@ -21,7 +21,9 @@ std::string difference(const VerifyRun& before, const VerifyRun& now) {
   if (before.exercise.operations_per_run != now.exercise.operations_per_run)
     return "another number of operations per exercise";
   constexpr double about_as_long = 0.9;
-  const auto length = [](const VerifyRun& run) { return run.interval_seconds * static_cast<double>(run.samples - 1); };
+  const auto length = [](const VerifyRun& run) {
+    return run.interval_seconds * static_cast<double>(run.samples - 1);
+  };
   if (length(now) < about_as_long * length(before)) return "for longer (--samples, --interval)";
   if (before.tree != now.tree) return before.tree ? "the whole tree" : "one process without its children";
   return {};

@@ -109,8 +109,8 @@ Judged judge_small_change(const Trend& trend, const std::vector<Sample>& envelop
   if (!trend.slope) return trend.rate() <= limits.max_rate ? flat : unclear(Doubt::going_on);
   if (certain_slope && trend.change > counter_resolution)
     return goes_on_to_the_end(envelope) ? grew : unclear(Doubt::slowing);
-  // A step near the end leaves the slope of what came before at nothing; the change itself has to be allowed, beyond what
-  // the process was seen to give back.
+  // A step near the end leaves the slope of what came before at nothing; the change itself has to be allowed,
+  // beyond what the process was seen to give back.
   const double unreturned = trend.change - std::max(trend.fall, 2 * counter_resolution);
   if (unreturned > limits.max_rate * trend.window_seconds) return unclear(Doubt::noise);
   // Both: a wide interval that happens to end below the limit has excluded nothing.
