@@ -70,7 +70,6 @@ class Tracer {
     const py::gil_scoped_release others_run;
     channel_.wait_for_end();
   }
-  [[nodiscard]] std::uint64_t hits() const { return recorder_.counts().hits; }
 
  private:
   static Plan plan_from(const std::string& text) {
@@ -107,8 +106,7 @@ PYBIND11_MODULE(_whomap, module) {
       .def("armed", &Tracer::armed)
       .def("finished", &Tracer::finished)
       .def("wait_for_ready", &Tracer::wait_for_ready)
-      .def("wait_for_end", &Tracer::wait_for_end)
-      .def_property_readonly("hits", &Tracer::hits);
+      .def("wait_for_end", &Tracer::wait_for_end);
   module.def(
       "make_channel",
       [] {

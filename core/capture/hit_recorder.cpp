@@ -4,18 +4,12 @@
 #include <sys/ptrace.h>
 
 #include <algorithm>
-#include <ctime>
 
+#include "core/base/clock.h"
 #include "core/process/memory.h"
 
 namespace whomap {
 namespace {
-
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 /// The argument registers of the x86-64 system call convention (System V ABI, A.2.1); they survive the call.
 std::array<std::uint64_t, 6> arguments_of(const user_regs_struct& r) {
@@ -38,13 +32,16 @@ HitRecorder::HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThrea
       threads_(threads),
       send_(std::move(send)) {}
 
-void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
+bool HitRecorder::count_hit(pid_t tid, user_regs_struct& registers) {
   ++counts_.hits;
+  if (threads_.registers(tid, registers)) return true;
+  ++counts_.unreadable;
+  return false;
+}
+
+void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
   user_regs_struct registers{};
-  if (!threads_.registers(tid, registers)) {
-    ++counts_.unreadable;
-    return;
-  }
+  if (!count_hit(tid, registers)) return;
   // Whatever started at this depth of the stack or deeper is over, return seen or not (longjmp, a
   // restarted call): what returns next belongs to the call that starts here.
   std::vector<Pending>& calls = pending_[tid];
@@ -63,12 +60,8 @@ void HitRecorder::at_syscall(std::uint32_t site, pid_t tid) {
 }
 
 void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
-  ++counts_.hits;
   user_regs_struct registers{};
-  if (!threads_.registers(tid, registers)) {
-    ++counts_.unreadable;
-    return;
-  }
+  if (!count_hit(tid, registers)) return;
   if (sites_[site].watch == WatchKind::return_breakpoint) {
     const Pending call{site, registers.rsp, monotonic_ns(), sites_[site].number.value_or(-1),
                        arguments_of(registers)};

@@ -63,6 +63,8 @@ class HitRecorder {
     std::int64_t number;
     std::array<std::uint64_t, 6> arguments;
   };
+  /// Counts the hit and reads the thread's registers; false when they cannot be read.
+  bool count_hit(pid_t tid, user_regs_struct& registers);
   void capture(const Pending& call, const user_regs_struct& registers, pid_t tid);
 
   const std::vector<Site> sites_;

@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "core/base/lines.h"
 #include "core/process/proc_error.h"
 
 namespace whomap {
@@ -37,9 +38,7 @@ std::string_view column(std::string_view text, int index) {
 ProcessStatus parse_status(std::string_view text) {
   ProcessStatus status;
   while (!text.empty()) {
-    const std::size_t newline = text.find('\n');
-    const std::string_view line = text.substr(0, newline);
-    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    const std::string_view line = next_line(text);
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
     status.fields.insert_or_assign(std::string(line.substr(0, colon)),

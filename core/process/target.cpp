@@ -124,9 +124,12 @@ Result<void> Target::check() const {
   if (has_ended(pidfd_.get())) return ended(pid());
   const auto stat = read_proc_file(pid(), "stat");
   if (!stat) return ended(pid());
-  if (exec_mark(*stat, link_target(fmt::format("/proc/{}/exe", pid()))) != exec_mark_)
+  if (exec_mark(*stat, link_target(fmt::format("/proc/{}/exe", pid()))) != exec_mark_) {
+    // A process that is ending has lost its program and its stack already, which looks like another program.
+    if (const auto status = read_status(pid()); !status || !status->vm_rss) return ended(pid());
     return fail(ErrorCode::process_replaced, fmt::format("process {} has exec'd another program", pid()),
                 "start again: its code and memory are new");
+  }
   return {};
 }
 

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <optional>
 
-#include "core/base/files.h"
+#include "core/base/lines.h"
 #include "core/process/proc_error.h"
 
 namespace whomap {
@@ -61,9 +61,7 @@ std::optional<Vma> parse_line(std::string_view line) {
 VmaList parse_maps(std::string_view text) {
   VmaList list;
   while (!text.empty()) {
-    const std::size_t newline = text.find('\n');
-    const std::string_view line = text.substr(0, newline);
-    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    const std::string_view line = next_line(text);
     if (auto vma = parse_line(line))
       list.vmas.push_back(std::move(*vma));
     else

@@ -2,22 +2,16 @@
 #include "core/regions/snapshot.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include <fmt/format.h>
 
+#include "core/base/clock.h"
 #include "core/base/files.h"
 #include "core/regions/range_set.h"
 #include "core/regions/smaps.h"
 
 namespace whomap {
 namespace {
-
-std::uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 Region region_of(SmapsEntry entry) {
   Region region;
@@ -72,7 +66,7 @@ namespace {
 
 Result<Snapshot> take(const Target& target, bool with_smaps) {
   Snapshot snapshot;
-  snapshot.time_ns = now_ns();
+  snapshot.time_ns = monotonic_ns();
   const auto status = read_status(target.pid());
   if (!status) return tl::make_unexpected(status.error());
   snapshot.totals = {status->rss_anon, status->rss_file, status->rss_shmem, status->vm_swap, status->vm_pte};
@@ -92,7 +86,7 @@ Result<Snapshot> take(const Target& target, bool with_smaps) {
     snapshot.without_smaps = to_line(smaps.error());
   }
   add_text(snapshot, *maps);
-  snapshot.duration_ns = now_ns() - snapshot.time_ns;
+  snapshot.duration_ns = monotonic_ns() - snapshot.time_ns;
 
   // A process that ended meanwhile reads as one without mappings.
   if (snapshot.regions.empty()) {

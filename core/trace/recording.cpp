@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/clock.h"
 #include "core/base/version.h"
 #include "core/process/syscalls.h"
 #include "core/trace/stack_table.h"
@@ -20,11 +21,6 @@ namespace whomap {
 namespace {
 
 using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux, as the events' times
-
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -204,7 +200,7 @@ class Recorder {
   }
 
   void take_last_snapshot() {
-    result_.end.end_ns = now_ns();
+    result_.end.end_ns = monotonic_ns();
     if (auto snapshot =
             target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
       keep(writer_.snapshot(*snapshot));
@@ -224,7 +220,7 @@ class Recorder {
   void finish() {
     for (const std::string& text : stacks_.notes()) note(text);
     TraceEnd& totals = result_.end;
-    if (totals.end_ns == 0) totals.end_ns = now_ns();
+    if (totals.end_ns == 0) totals.end_ns = monotonic_ns();
     totals.threads = threads_.size();
     keep(writer_.end(totals));
     if (auto changed = target_.check(); !changed) result_.target = changed.error();
@@ -268,7 +264,7 @@ Result<RecordingResult> record(const Target& target, const Plan& plan, Collector
                                const std::function<void(const RecordingProgress&)>& progress,
                                std::function<void(bool engine_finished)> let_go) {
   auto writer = TraceWriter::create(options.path, options.overwrite,
-                                    {target.identity(), plan, options.engine, WHOMAP_VERSION, now_ns()});
+                                    {target.identity(), plan, options.engine, WHOMAP_VERSION, monotonic_ns()});
   if (!writer) return tl::make_unexpected(writer.error());
   return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, std::move(let_go));
 }

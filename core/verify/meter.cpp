@@ -101,21 +101,10 @@ void Meter::add_details(pid_t pid, MemoryUse& memory) {
       std::chrono::duration<double>(cost).count()));
 }
 
-/// Target::check() with one thing more: a process that is ending has lost its program and its stack already,
-/// which looks like another program.
-Result<void> Meter::check() const {
-  auto same = target_.check();
-  if (same || same.error().code != ErrorCode::process_replaced) return same;
-  const auto status = read_status(target_.pid());
-  if (status && status->vm_rss) return same;
-  return fail(ErrorCode::process_ended, fmt::format("process {} has ended", target_.pid()),
-              "start again with a new pid");
-}
-
 Result<Measurement> Meter::measure(Detail detail) {
   const auto begin = Clock::now();
   if (begin_ == Clock::time_point{}) begin_ = begin;
-  if (auto same = check(); !same) return tl::make_unexpected(same.error());
+  if (auto same = target_.check(); !same) return tl::make_unexpected(same.error());
   const auto status = read_status(target_.pid());
   if (!status) return tl::make_unexpected(status.error());
   if (!status->vm_rss)  // an address space that is gone is not one of 0 bytes
@@ -150,7 +139,7 @@ Result<Measurement> Meter::measure(Detail detail) {
     }
   }
   // Whatever was read is of this process only if it still is this process.
-  if (auto same = check(); !same) return tl::make_unexpected(same.error());
+  if (auto same = target_.check(); !same) return tl::make_unexpected(same.error());
   last_cost_ = Clock::now() - begin;
   return at;
 }

@@ -38,7 +38,6 @@ class Meter {
   [[nodiscard]] std::chrono::steady_clock::duration last_cost() const { return last_cost_; }
 
  private:
-  [[nodiscard]] Result<void> check() const;
   void add_details(pid_t pid, MemoryUse& memory);
   void note(std::string text);
 
