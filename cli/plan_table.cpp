@@ -80,6 +80,9 @@ std::string plan_table(const Plan& plan) {
           site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(site.dispatcher));
       out += fmt::format("     {}{}{}\n", to, printable(site.reason), proof);
     }
+    if (site.watch != WatchKind::none)
+      out +=
+          fmt::format("     stub: {}, {}\n", site.stub.possible ? "yes" : "no", printable(site.stub.reason));
     if (site.observed)
       out += fmt::format("     hit {}{:.0f} times a second\n", site.observed->at_least ? "more than " : "",
                          site.observed->per_second);

@@ -21,7 +21,8 @@ ExitStatus exit_status(ErrorCode code) {
     case ErrorCode::process_stopped:
     case ErrorCode::process_zombie:
     case ErrorCode::kernel_thread:
-    case ErrorCode::already_traced: return ExitStatus::no_process;
+    case ErrorCode::already_traced:
+    case ErrorCode::not_stoppable: return ExitStatus::no_process;
     case ErrorCode::other_user:
     case ErrorCode::yama:
     case ErrorCode::missing_capability:

@@ -34,6 +34,7 @@ enum class ErrorCode {
   kernel_thread,
   own_process,
   already_traced,
+  not_stoppable,  ///< a thread in uninterruptible sleep
   other_user,
   yama,
   missing_capability,

@@ -18,6 +18,7 @@
 #include "core/plan/callers.h"
 #include "core/plan/code_sites.h"
 #include "core/plan/site_builder.h"
+#include "core/plan/stub_room.h"
 #include "core/process/syscalls.h"
 #include "core/process/vma.h"
 
@@ -124,13 +125,18 @@ void add_sites(Plan& plan, std::vector<LoadedCode>& loaded) {
   for (LoadedCode& each : loaded) {
     const CodeSites code_sites = find_code_sites(each.code);
     rejected += code_sites.rejected;
+    std::vector<CodeSite> planned;
+    const std::size_t first = plan.sites.size();
     for (const CodeSite& found : code_sites.sites) {
       auto site = site_of(each.code, found, plan.watched);
       if (!site) continue;
+      planned.push_back(found);
       if (site->entry != 0 && is_parameter(found.number))
         dispatchers.push_back(dispatcher_at(each.code, site->entry, site->symbol, found.number));
       plan.sites.push_back(std::move(*site));
     }
+    std::vector<StubRoom> rooms = find_stub_rooms(each.code, planned);
+    for (std::size_t i = 0; i < rooms.size(); ++i) plan.sites[first + i].stub = std::move(rooms[i]);
   }
   add_callers(plan, loaded, std::move(dispatchers));
 

@@ -21,6 +21,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view format_name = "whomap-plan";
 constexpr int format_version = 1;
 constexpr std::uint64_t largest_pid = 4U << 20;
+constexpr std::uint64_t longest_instruction = 15;  // Intel SDM volume 2, 2.3.11
 
 constexpr std::array number_kinds{"constant", "caller-constant", "variable"};
 constexpr std::array watch_kinds{"return-breakpoint", "paired-breakpoints", "none"};
@@ -73,6 +74,11 @@ ordered_json site_to_json(const Site& site) {
   out["condition_at_entry"] = site.condition_at_entry;
   out["watch"] = watch_kinds[static_cast<std::size_t>(site.watch)];
   out["reason"] = clean(site.reason);
+  out["stub"] = {{"possible", site.stub.possible},
+                 {"reason", clean(site.stub.reason)},
+                 {"address", hex(site.stub.address)},
+                 {"length", site.stub.length},
+                 {"code", fmt::format("{:02x}", fmt::join(site.stub.code, ""))}};
   if (site.observed)
     out["observed"] = {{"per_second", site.observed->per_second}, {"at_least", site.observed->at_least}};
   out["code"] = fmt::format("{:02x}", fmt::join(site.code, ""));
@@ -109,6 +115,19 @@ Result<Site> site_from_json(const json& object, std::size_t index) {
   site.condition_at_entry = fields.text("condition_at_entry");
   site.watch = name_to_enum<WatchKind>(fields, "watch", watch_kinds);
   site.reason = fields.text("reason");
+  if (object.contains("stub")) {  // version 1 began without it
+    if (const json* const stub = fields.object_or_null("stub")) {
+      JsonFields of_stub(*stub, fmt::format("sites[{}].stub", index));
+      site.stub.possible = of_stub.truth("possible");
+      site.stub.reason = of_stub.text("reason");
+      site.stub.address = of_stub.address("address");
+      site.stub.length = static_cast<std::uint8_t>(of_stub.unsigned_integer("length", longest_instruction));
+      site.stub.code = of_stub.hex_bytes("code");
+      if (!of_stub.problem().empty()) return fail(ErrorCode::input_damaged, "the plan: " + of_stub.problem());
+    }
+  } else {
+    site.stub.reason = "the plan was made before stubs were looked for";
+  }
   site.code = fields.hex_bytes("code");
   site.code_address = fields.address("code_address");
   if (fields.problem().empty() && site.id != index) fields.wrong("id", "its place in the list");

@@ -37,6 +37,15 @@ struct ObservedRate {
   bool at_least = false;  ///< counting itself slowed the hits down: the true rate is higher
 };
 
+/// Where a stub's jump can go (core/stub): in the place of one instruction before the `syscall`.
+struct StubRoom {
+  bool possible = false;
+  std::string reason;              ///< why, or why not
+  std::uint64_t address = 0;       ///< run-time address of the instruction; 0 when there is none
+  std::uint8_t length = 0;         ///< of the instruction, bytes: 5 or more
+  std::vector<std::uint8_t> code;  ///< from `address` up to the `syscall`: what moves into the stub
+};
+
 struct Site {
   std::uint32_t id = 0;  ///< index in Plan::sites
   std::string module;    ///< path as mapped; "[anon]" for code without a file
@@ -69,6 +78,8 @@ struct Site {
   std::string reason;              ///< why this way, in a few words
   std::vector<std::uint8_t> code;  ///< bytes found at code_address, to recognise the same code again
   std::uint64_t code_address = 0;  ///< run-time address of code[0]
+
+  StubRoom stub;  ///< for sites that are watched
 
   std::optional<ObservedRate> observed;  ///< filled in by observe(); not read back from a saved plan
 };

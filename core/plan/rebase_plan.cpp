@@ -43,6 +43,16 @@ bool watches_the_call(const Site& site) {
          site.code[end - 1] == 0x05;
 }
 
+/// Is the code that a stub would take over where the plan says, right before the call?
+bool is_at_the_call(const Site& site, const CodeView& view) {
+  constexpr std::uint8_t jump_length = 5;
+  const StubRoom& room = site.stub;
+  std::vector<std::uint8_t> found(room.code.size());
+  found.resize(view.read(room.address, found));
+  return found == room.code && room.length >= jump_length && room.length <= room.code.size() &&
+         room.address + room.code.size() == site.syscall_address;
+}
+
 }  // namespace
 
 Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap& modules) {
@@ -81,6 +91,7 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
     move(site.syscall_address);
     move(site.return_address);
     move(site.code_address);
+    move(site.stub.address);
     if (site.proof) move(site.proof->address);
     std::vector<std::uint8_t> found(site.code.size());
     found.resize(view.read(site.code_address, found));
@@ -92,6 +103,10 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
       return mismatch(
           fmt::format("the plan's addresses for the site at {:#x} do not belong to a system call there",
                       site.syscall_address));
+    if (site.stub.possible && !is_at_the_call(site, view)) {
+      site.stub.possible = false;
+      site.stub.reason = "the code before the call differs from the plan's";
+    }
     site.id = static_cast<std::uint32_t>(result.sites.size());
     result.sites.push_back(std::move(site));
   }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/remote_call.h"
+
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/files.h"
+
+namespace whomap {
+namespace {
+
+constexpr std::uint64_t all_signals = ~std::uint64_t{0};
+constexpr std::uint64_t syscall_length = 2;
+/// Results by which the kernel marks an interrupted call, never seen by programs (linux/errno.h).
+constexpr std::int64_t restart_first = -514;  // ERESTARTNOHAND, ERESTARTNOINTR, ERESTARTSYS
+constexpr std::int64_t restart_last = -512;
+constexpr std::int64_t restart_by_block = -516;  // ERESTART_RESTARTBLOCK
+
+bool is_event_stop(int status) {
+  return status >> 16 == PTRACE_EVENT_STOP;
+}
+
+/// A stop for job control looks alike, with the stopping signal in place of SIGTRAP.
+bool is_syscall_stop(int status) {
+  return WSTOPSIG(status) == (SIGTRAP | 0x80);
+}
+
+int seccomp_mode(pid_t pid, pid_t tid) {
+  const auto text = read_file(fmt::format("/proc/{}/task/{}/status", pid, tid));
+  return text ? parse_status(*text).seccomp.value_or(0) : 0;
+}
+
+/// Is the thread in the stop that PTRACE_INTERRUPT asked for, not about to get a signal?
+bool is_in_interrupt_stop(pid_t tid) {
+  siginfo_t info{};
+  if (::ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+  return info.si_code >> 8 == PTRACE_EVENT_STOP && (info.si_code & 0xFF) == SIGTRAP;
+}
+
+}  // namespace
+
+Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stillness,
+                                        std::uint64_t syscall_address) {
+  bool filtered = false;
+  for (const pid_t tid : stillness.threads()) {
+    if (!is_in_interrupt_stop(tid)) continue;
+    if (seccomp_mode(target.pid(), tid) != 0 &&
+        ::ptrace(PTRACE_SETOPTIONS, tid, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP) != 0) {
+      filtered = true;
+      continue;
+    }
+    RemoteCalls calls(stillness, tid, syscall_address);
+    if (calls.take()) return calls;
+    calls.tid_ = -1;
+  }
+  if (filtered)
+    return fail(ErrorCode::kernel_feature,
+                fmt::format("process {} has a seccomp filter that cannot be suspended", target.pid()),
+                "run as root, on a kernel with CONFIG_CHECKPOINT_RESTORE");
+  return fail(ErrorCode::not_stoppable,
+              fmt::format("no thread of process {} is fit for a call", target.pid()),
+              "all of them are about to receive signals; try again");
+}
+
+RemoteCalls::RemoteCalls(RemoteCalls&& other) noexcept
+    : stillness_(other.stillness_),
+      tid_(std::exchange(other.tid_, -1)),
+      syscall_address_(other.syscall_address_),
+      registers_(other.registers_),
+      signal_mask_(other.signal_mask_),
+      in_event_stop_(other.in_event_stop_) {}
+
+RemoteCalls::~RemoteCalls() {
+  if (tid_ > 0) give_back();
+}
+
+bool RemoteCalls::take() {
+  const auto mask_size = reinterpret_cast<void*>(sizeof signal_mask_);
+  if (::ptrace(PTRACE_GETREGS, tid_, nullptr, &registers_) != 0) return false;
+  if (::ptrace(PTRACE_GETSIGMASK, tid_, mask_size, &signal_mask_) != 0) return false;
+  std::uint64_t mask = all_signals;
+  return ::ptrace(PTRACE_SETSIGMASK, tid_, mask_size, &mask) == 0;
+}
+
+void RemoteCalls::give_back() {
+  user_regs_struct registers = registers_;
+  // Left in another stop than the one it was found in, the kernel does not restart an interrupted call
+  // itself.
+  const auto result = static_cast<std::int64_t>(registers.rax);
+  if (!in_event_stop_ && static_cast<std::int64_t>(registers.orig_rax) >= 0) {
+    if (result >= restart_first && result <= restart_last) {
+      registers.rax = registers.orig_rax;
+      registers.rip -= syscall_length;
+    } else if (result == restart_by_block) {
+      registers.rax = SYS_restart_syscall;
+      registers.rip -= syscall_length;
+    }
+    registers.orig_rax = all_signals;
+  }
+  ::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers);
+  ::ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof signal_mask_), &signal_mask_);
+  ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
+}
+
+Result<int> RemoteCalls::resume(int request) {
+  if (::ptrace(static_cast<__ptrace_request>(request), tid_, nullptr, nullptr) != 0)
+    return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
+  auto status = stillness_->wait_for_stop(tid_, request);
+  in_event_stop_ = status && is_event_stop(*status);
+  return status;
+}
+
+Result<std::uint64_t> RemoteCalls::call(std::int64_t number, const std::array<std::uint64_t, 6>& arguments) {
+  user_regs_struct registers = registers_;
+  registers.rax = static_cast<std::uint64_t>(number);
+  registers.rdi = arguments[0];
+  registers.rsi = arguments[1];
+  registers.rdx = arguments[2];
+  registers.r10 = arguments[3];
+  registers.r8 = arguments[4];
+  registers.r9 = arguments[5];
+  registers.rip = syscall_address_;
+  registers.orig_rax = all_signals;  // -1: there is no interrupted call to restart
+  if (::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) != 0)
+    return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
+  return run();
+}
+
+/// To the entry of the call, to its exit, and to a new interrupt stop. System call stops, unlike single
+/// steps, come without a SIGTRAP: that would reset the handler of a target that blocks it.
+Result<std::uint64_t> RemoteCalls::run() {
+  for (int stops = 0; stops < 2;) {
+    const auto status = resume(PTRACE_SYSCALL);
+    if (!status) return tl::make_unexpected(status.error());
+    if (is_syscall_stop(*status)) ++stops;
+  }
+  user_regs_struct after{};
+  if (::ptrace(PTRACE_GETREGS, tid_, nullptr, &after) != 0 || after.rip != syscall_address_ + syscall_length)
+    return fail(ErrorCode::not_stoppable,
+                fmt::format("thread {} is at {:#x} after a call, {:#x} was expected", tid_, after.rip,
+                            syscall_address_ + syscall_length));
+  ::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
+  const auto status = resume(PTRACE_CONT);
+  if (!status) return tl::make_unexpected(status.error());
+  return after.rax;
+}
+
+}  // namespace whomap

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/standstill.h"
+
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/clock.h"
+#include "core/base/files.h"
+
+namespace whomap {
+namespace {
+
+constexpr std::uint64_t ns_per_us = 1000;
+constexpr std::uint64_t ns_per_ms = 1'000'000;
+
+void pause_us(long microseconds) {
+  const timespec pause{0, microseconds * 1000};
+  ::nanosleep(&pause, nullptr);
+}
+
+/// The letter after the name in /proc/PID/task/TID/stat (man 5 proc_pid_stat, field 3).
+char task_state(pid_t pid, pid_t tid) {
+  const auto stat = read_file(fmt::format("/proc/{}/task/{}/stat", pid, tid));
+  if (!stat) return 'X';
+  const std::size_t name_end = stat->rfind(')');
+  return name_end == std::string::npos || name_end + 2 >= stat->size() ? '?' : (*stat)[name_end + 2];
+}
+
+bool is_ending(char state) {
+  return state == 'Z' || state == 'X';
+}
+
+/// A thread in uninterruptible sleep, which ptrace cannot stop: the parent of a vfork child, or one that
+/// waits for a disk. 0 when there is none.
+pid_t find_uninterruptible(const Target& target) {
+  for (const pid_t tid : target.threads())
+    if (task_state(target.pid(), tid) == 'D') return tid;
+  return 0;
+}
+
+/// The stop in which a signal is about to be delivered: WSTOPSIG without an event (man 2 ptrace). System call
+/// stops carry 0x80 (PTRACE_O_TRACESYSGOOD).
+bool is_signal_stop(int status) {
+  return WIFSTOPPED(status) && (status >> 16) == 0 && (WSTOPSIG(status) & 0x80) == 0;
+}
+
+tl::unexpected<Error> cannot_stop(const Target& target, pid_t tid) {
+  const auto call = read_file(fmt::format("/proc/{}/task/{}/syscall", target.pid(), tid));
+  const std::string number = call ? call->substr(0, call->find_first_of(" \n")) : "";
+  return fail(ErrorCode::not_stoppable,
+              fmt::format("thread {} of process {} could not be stopped{}", tid, target.pid(),
+                          number.empty() ? "" : fmt::format(", it is in system call {}", number)),
+              "it waits for a vfork child or for a device; try again when that is over");
+}
+
+tl::unexpected<Error> seize_failed(const Target& target, pid_t tid, int why) {
+  if (const auto status = read_status(target.pid()); status && status->tracer_pid.value_or(0) != 0)
+    return fail(ErrorCode::already_traced,
+                fmt::format("process {} is traced by process {}", target.pid(), *status->tracer_pid),
+                "only one tracer is possible: end that one first");
+  return fail(ErrorCode::not_permitted,
+              fmt::format("thread {} of process {} may not be traced", tid, target.pid()),
+              "run as root (sudo)", why);
+}
+
+}  // namespace
+
+Result<Standstill> Standstill::begin(const Target& target, const StandstillLimits& limits) {
+  const std::uint64_t deadline = monotonic_ns() + static_cast<std::uint64_t>(limits.patience_ms) * ns_per_ms;
+  pid_t busy = 0;
+  while (true) {
+    // Looked at before anything is stopped, so that others do not wait for what cannot be hurried.
+    busy = find_uninterruptible(target);
+    if (busy != 0 && monotonic_ns() < deadline) {
+      pause_us(1000);
+      continue;
+    }
+    Standstill still;
+    still.pid_ = target.pid();
+    still.began_ns_ = monotonic_ns();
+    std::vector<pid_t> waiting;
+    Result<void> problem;
+    bool complete = false;
+    while (!complete) {
+      if (!still.seize_new(target, waiting, problem)) {
+        complete = waiting.empty();
+        if (complete) break;
+      }
+      if (!problem) return tl::make_unexpected(problem.error());
+      still.collect(waiting);
+      const std::uint64_t allowed =
+          static_cast<std::uint64_t>(limits.attempt_ms) * ns_per_ms +
+          static_cast<std::uint64_t>(limits.attempt_us_per_thread) * ns_per_us * still.stopped_.size();
+      if (!waiting.empty() && still.nanoseconds() > allowed) break;
+      if (!waiting.empty()) pause_us(20);
+    }
+    if (complete) {
+      if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
+      if (still.stopped_.empty())
+        return fail(ErrorCode::process_ended, fmt::format("process {} has ended", target.pid()));
+      return still;
+    }
+    busy = waiting.front();
+    still.stragglers_ = std::move(waiting);
+    still.end();
+    if (monotonic_ns() > deadline) return cannot_stop(target, busy);
+    if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
+  }
+}
+
+/// Seizes and interrupts threads that are new; true when there were any.
+bool Standstill::seize_new(const Target& target, std::vector<pid_t>& waiting, Result<void>& problem) {
+  bool found = false;
+  for (const pid_t tid : target.threads()) {
+    if (std::find(stopped_.begin(), stopped_.end(), tid) != stopped_.end()) continue;
+    if (std::find(waiting.begin(), waiting.end(), tid) != waiting.end()) continue;
+    if (::ptrace(PTRACE_SEIZE, tid, nullptr, PTRACE_O_TRACESYSGOOD) != 0) {
+      const int why = errno;
+      if (why == ESRCH || is_ending(task_state(pid_, tid))) continue;
+      problem = seize_failed(target, tid, why);
+      return true;
+    }
+    ::ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
+    waiting.push_back(tid);
+    found = true;
+  }
+  return found;
+}
+
+/// Moves threads that have stopped from `waiting` to stopped_.
+void Standstill::collect(std::vector<pid_t>& waiting) {
+  std::erase_if(waiting, [&](pid_t tid) {
+    int status = 0;
+    const pid_t got = ::waitpid(tid, &status, __WALL | WNOHANG);
+    if (got == 0) return is_ending(task_state(pid_, tid));
+    if (got != tid || !WIFSTOPPED(status)) return true;  // it has ended
+    if (is_signal_stop(status)) signals_.push_back({tid, WSTOPSIG(status)});
+    stopped_.push_back(tid);
+    return true;
+  });
+}
+
+Standstill::Standstill(Standstill&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      stopped_(std::move(other.stopped_)),
+      stragglers_(std::move(other.stragglers_)),
+      signals_(std::move(other.signals_)),
+      late_(std::move(other.late_)),
+      began_ns_(other.began_ns_),
+      ended_ns_(other.ended_ns_) {}
+
+Standstill::~Standstill() {
+  end();
+}
+
+void Standstill::let_go(pid_t tid) {
+  const auto held =
+      std::find_if(signals_.begin(), signals_.end(), [&](const Held& each) { return each.tid == tid; });
+  const long signal = held == signals_.end() ? 0 : held->signal;
+  ::ptrace(PTRACE_DETACH, tid, nullptr, signal);
+}
+
+void Standstill::end() {
+  if (pid_ < 0) return;
+  for (const pid_t tid : stopped_) let_go(tid);
+  for (const Held& each : late_) ::syscall(SYS_tgkill, pid_, each.tid, each.signal);
+  ended_ns_ = monotonic_ns();
+  stopped_.clear();
+  // These will stop when what they wait for is over, and must not stay so.
+  while (!stragglers_.empty()) {
+    collect(stragglers_);
+    for (const pid_t tid : stopped_) let_go(tid);
+    stopped_.clear();
+    if (!stragglers_.empty()) pause_us(200);
+  }
+  pid_ = -1;
+}
+
+std::uint64_t Standstill::nanoseconds() const {
+  return (ended_ns_ != 0 ? ended_ns_ : monotonic_ns()) - began_ns_;
+}
+
+Result<int> Standstill::wait_for_stop(pid_t tid, int request) {
+  constexpr std::uint64_t patience_ns = 2'000 * ns_per_ms;
+  const std::uint64_t deadline = monotonic_ns() + patience_ns;
+  while (true) {
+    int status = 0;
+    const pid_t got = ::waitpid(tid, &status, __WALL | WNOHANG);
+    if (got < 0 || (got == tid && !WIFSTOPPED(status)))
+      return fail(ErrorCode::process_ended, fmt::format("thread {} of process {} has ended", tid, pid_));
+    if (got == tid && !is_signal_stop(status)) return status;
+    if (got == tid) {
+      // Only signals that cannot be blocked come here; they are sent again at the end.
+      late_.push_back({tid, WSTOPSIG(status)});
+      ::ptrace(static_cast<__ptrace_request>(request), tid, nullptr, nullptr);
+    } else if (monotonic_ns() > deadline) {
+      return fail(ErrorCode::not_stoppable,
+                  fmt::format("thread {} of process {} did not stop again", tid, pid_));
+    }
+  }
+}
+
+}  // namespace whomap

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// All threads of a process stopped at once, for a few milliseconds, by ptrace without a signal
+// (PTRACE_SEIZE and PTRACE_INTERRUPT, man 2 ptrace).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/process/target.h"
+
+namespace whomap {
+
+struct StandstillLimits {
+  /// One attempt: when a thread has not stopped by then (it waits for a vfork child, or for a disk), the
+  /// others run on and a new attempt is made once that thread can stop.
+  int attempt_ms = 5;
+  /// A little for each thread on top: stopping one costs some 10 us.
+  int attempt_us_per_thread = 30;
+  int patience_ms = 10'000;  ///< all attempts together
+};
+
+/// The threads are stopped from begin() on and run again when the object dies, wherever that happens: the
+/// kernel lets go of them too when this process is killed. Belongs to the thread that made it.
+class Standstill {
+ public:
+  /// Errors: process_ended, already_traced, not_permitted; not_stoppable when a thread cannot be stopped,
+  /// naming it and the system call it is in.
+  static Result<Standstill> begin(const Target& target, const StandstillLimits& limits = {});
+
+  Standstill(Standstill&& other) noexcept;
+  Standstill& operator=(Standstill&&) = delete;
+  ~Standstill();
+
+  /// Lets the threads run on. Signals that came meanwhile are delivered now.
+  void end();
+
+  /// The stopped threads. A thread that is being ended by exit_group or SIGKILL disappears from the stop.
+  [[nodiscard]] const std::vector<pid_t>& threads() const { return stopped_; }
+  /// How long the first thread has stood still until now, or until end().
+  [[nodiscard]] std::uint64_t nanoseconds() const;
+
+  /// Waits until `tid` stops again after it was resumed by a ptrace request. A signal that is about to be
+  /// delivered is kept for end() and the thread resumed with `request` once more. Returns the wait status.
+  /// Errors: process_ended; not_stoppable.
+  Result<int> wait_for_stop(pid_t tid, int request);
+
+ private:
+  struct Held {
+    pid_t tid;
+    int signal;
+  };
+  Standstill() = default;
+  bool seize_new(const Target& target, std::vector<pid_t>& waiting, Result<void>& problem);
+  void collect(std::vector<pid_t>& waiting);
+  void let_go(pid_t tid);
+
+  pid_t pid_ = -1;
+  std::vector<pid_t> stopped_;
+  std::vector<pid_t> stragglers_;  ///< seized, not stopped yet
+  std::vector<Held> signals_;      ///< about to be delivered when the thread stopped
+  std::vector<Held> late_;         ///< came while the thread ran for us
+  std::uint64_t began_ns_ = 0, ended_ns_ = 0;
+};
+
+}  // namespace whomap
