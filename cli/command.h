@@ -29,7 +29,9 @@ extern const CommandInfo script_command;
 extern const CommandInfo match_command;
 extern const CommandInfo report_command;
 extern const CommandInfo verify_command;
+extern const CommandInfo repair_command;
 extern const CommandInfo collect_command;
+extern const CommandInfo supervise_command;
 
 enum class ColorMode { automatic, always, never };
 

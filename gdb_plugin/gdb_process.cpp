@@ -19,24 +19,10 @@
 #include <fmt/format.h>
 
 #include "core/base/files.h"
+#include "core/base/spawn.h"
 
 namespace whomap {
 namespace {
-
-Result<UniqueFd> memory_file(const char* name) {
-  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
-  if (!fd.valid()) return fail(ErrorCode::kernel_feature, "memfd_create failed", {}, errno);
-  return fd;
-}
-
-std::string content_of(int fd) {
-  std::string content;
-  std::array<char, 4096> chunk;
-  for (ssize_t got = 0;
-       (got = ::pread(fd, chunk.data(), chunk.size(), static_cast<off_t>(content.size()))) > 0;)
-    content.append(chunk.data(), static_cast<std::size_t>(got));
-  return content;
-}
 
 /// PATH and locale and nothing else: PYTHONPATH, GDBHISTFILE, LD_PRELOAD, DEBUGINFOD_URLS and their kind stay
 /// out.
@@ -50,61 +36,17 @@ std::vector<std::string> clean_environment() {
           "PYTHONDONTWRITEBYTECODE=1"};
 }
 
-std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  for (std::string& each : strings) result.push_back(each.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-struct Spawn {
-  std::vector<std::string> arguments;  ///< [0] is the program's path
-  int output = -1;                     ///< becomes stdout and stderr
-  std::vector<int> inherited;
-};
-
-/// fork and exec with an error pipe: a program that cannot be executed is an error here, not a dead child.
-Result<pid_t> spawn(Spawn what) {
-  std::vector<std::string> environment = clean_environment();
-  const std::vector<char*> argv = pointers(what.arguments);
-  const std::vector<char*> envp = pointers(environment);
-  std::array<int, 2> report{};
-  if (::pipe2(report.data(), O_CLOEXEC) != 0)
-    return fail(ErrorCode::kernel_feature, "pipe2 failed", {}, errno);
-  const UniqueFd read_end(report[0]);
-  UniqueFd write_end(report[1]);
-  const pid_t child = ::fork();
-  if (child < 0) return fail(ErrorCode::kernel_feature, "fork failed", {}, errno);
-  if (child == 0) {
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-    ::signal(SIGPIPE, SIG_DFL);
-    ::setsid();
-    const int nothing = ::open("/dev/null", O_RDONLY);
-    const bool ready = nothing >= 0 && ::dup2(nothing, 0) == 0 && ::dup2(what.output, 1) == 1 &&
-                       ::dup2(what.output, 2) == 2 && ::chdir("/") == 0;
-    for (const int fd : what.inherited) ::fcntl(fd, F_SETFD, 0);
-    if (ready) ::execve(argv[0], argv.data(), envp.data());
-    const int why = errno;
-    (void)!::write(report[1], &why, sizeof why);
-    ::_exit(127);
-  }
-  write_end.reset();
-  int why = 0;
-  if (::read(read_end.get(), &why, sizeof why) == sizeof why) {
-    ::waitpid(child, nullptr, 0);
-    return fail(ErrorCode::gdb_missing, fmt::format("{} cannot be executed", what.arguments.front()),
-                "install GDB: apt-get install gdb", why);
-  }
-  return child;
+Spawn gdb_command(std::vector<std::string> arguments, int output, std::vector<int> inherited) {
+  return {std::move(arguments),   output,
+          std::move(inherited),   clean_environment(),
+          ErrorCode::gdb_missing, "install GDB: apt-get install gdb"};
 }
 
 /// Runs GDB on nothing with one command; does its output hold `expected`?
 bool gdb_answers(const std::string& gdb, const std::string& command, std::string_view expected) {
   auto output = memory_file("whomap-gdb-check");
   if (!output) return false;
-  const auto child = spawn({{gdb, "-nx", "-q", "-batch", "-ex", command}, output->get(), {}});
+  const auto child = spawn(gdb_command({gdb, "-nx", "-q", "-batch", "-ex", command}, output->get(), {}));
   if (!child) return false;
   ::waitpid(*child, nullptr, 0);
   return content_of(output->get()).find(expected) != std::string::npos;
@@ -155,10 +97,9 @@ Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_
   GdbProcess process;
   process.path_ = *gdb;
   const auto child =
-      spawn({{*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex", "set debuginfod enabled off",
-              "-x", fmt::format("/proc/self/fd/{}", script->get())},
-             output->get(),
-             {script->get(), status->get(), channel.get()}});
+      spawn(gdb_command({*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex",
+                         "set debuginfod enabled off", "-x", fmt::format("/proc/self/fd/{}", script->get())},
+                        output->get(), {script->get(), status->get(), channel.get()}));
   if (!child) return tl::make_unexpected(child.error());
   process.pid_ = *child;
   process.pidfd_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, *child, 0)));

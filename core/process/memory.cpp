@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/process/memory.h"
 
+#include <fcntl.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+
+#include <fmt/format.h>
+
+#include "core/base/unique_fd.h"
 
 namespace whomap {
 
@@ -31,6 +37,12 @@ std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> i
     if (static_cast<std::size_t>(got) < length) break;
   }
   return done;
+}
+
+bool write_memory(pid_t pid, std::uint64_t address, std::span<const std::uint8_t> bytes) {
+  const UniqueFd memory(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
+  return memory.valid() && ::pwrite(memory.get(), bytes.data(), bytes.size(), static_cast<off_t>(address)) ==
+                               static_cast<ssize_t>(bytes.size());
 }
 
 }  // namespace whomap

@@ -17,4 +17,8 @@ namespace whomap {
 /// not stopped. Reading a file page that is not resident makes it resident in the target.
 std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into);
 
+/// Writes through /proc/PID/mem, also over code and read-only pages; private pages are copied first, the file
+/// stays as it is. False when not all could be written.
+bool write_memory(pid_t pid, std::uint64_t address, std::span<const std::uint8_t> bytes);
+
 }  // namespace whomap

@@ -22,6 +22,7 @@ class CodeBuffer {
   [[nodiscard]] bool jump_to(std::uint64_t target);
   /// Overwrites bytes that are there already, little-endian. `offset` is from the first byte; the value must
   /// lie within what was appended.
+  void write8(std::size_t offset, std::uint8_t value) { bytes_[offset] = value; }
   void write32(std::size_t offset, std::uint32_t value);
   void write64(std::size_t offset, std::uint64_t value);
   [[nodiscard]] const std::vector<std::uint8_t>& bytes() const { return bytes_; }

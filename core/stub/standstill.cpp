@@ -10,12 +10,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "core/base/clock.h"
 #include "core/base/files.h"
+#include "core/process/memory.h"
 
 namespace whomap {
 namespace {
@@ -188,6 +190,22 @@ void Standstill::end() {
 
 std::uint64_t Standstill::nanoseconds() const {
   return (ended_ns_ != 0 ? ended_ns_ : monotonic_ns()) - began_ns_;
+}
+
+bool Standstill::write(std::uint64_t address, std::span<const std::uint8_t> bytes) {
+  if (write_memory(pid_, address, bytes)) return true;
+  for (std::size_t done = 0; done < bytes.size();) {
+    const std::uint64_t at = (address + done) & ~std::uint64_t{sizeof(long) - 1};
+    const std::size_t skip = address + done - at;
+    const std::size_t length = std::min(sizeof(long) - skip, bytes.size() - done);
+    errno = 0;
+    long word = ::ptrace(PTRACE_PEEKDATA, stopped_.front(), at, nullptr);
+    if (errno != 0) return false;
+    std::memcpy(reinterpret_cast<char*>(&word) + skip, bytes.data() + done, length);
+    if (::ptrace(PTRACE_POKEDATA, stopped_.front(), at, word) != 0) return false;
+    done += length;
+  }
+  return true;
 }
 
 Result<int> Standstill::wait_for_stop(pid_t tid, int request) {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/base/error.h"
@@ -41,6 +42,11 @@ class Standstill {
   [[nodiscard]] const std::vector<pid_t>& threads() const { return stopped_; }
   /// How long the first thread has stood still until now, or until end().
   [[nodiscard]] std::uint64_t nanoseconds() const;
+
+  /// Writes over any mapped memory of the target, read-only code included, as a debugger does: through
+  /// /proc/PID/mem, or word by word with PTRACE_POKEDATA where the kernel refuses forced writes
+  /// (proc_mem.force_override, Linux 6.12). False when it could not all be written.
+  bool write(std::uint64_t address, std::span<const std::uint8_t> bytes);
 
   /// Waits until `tid` stops again after it was resumed by a ptrace request. A signal that is about to be
   /// delivered is kept for end() and the thread resumed with `request` once more. Returns the wait status.

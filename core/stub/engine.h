@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine adds to the way into the target.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/stub/hand_over.h"
+#include "core/stub/remote_call.h"
+#include "core/stub/standstill.h"
+#include "core/stub/stub_state.h"
+
+namespace whomap {
+
+class StubEngine : public HandOver {
+ public:
+  /// Bytes of private writable memory that its code needs; a multiple of the page size.
+  [[nodiscard]] virtual std::uint64_t data_size() const = 0;
+
+  /// Appends what comes before the stubs of one code area. `data`: where its memory will lie, the same for
+  /// all areas.
+  virtual Result<void> begin(CodeBuffer& code, std::uint64_t data) = 0;
+
+  /// Everything is mapped and written but the jumps, all threads stand still: makes ready what the code
+  /// needs. What it changes is written into `state` and saved before the change. `areas`: the code areas in
+  /// use.
+  virtual Result<void> connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
+                               const std::vector<std::uint64_t>& areas) = 0;
+
+  /// The points that emit() has made, for the state.
+  [[nodiscard]] virtual std::vector<TrapPoint> traps() const { return {}; }
+};
+
+}  // namespace whomap

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/installation.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "core/process/memory.h"
+#include "core/process/syscalls.h"
+#include "core/process/vma.h"
+#include "core/stub/call_filters.h"
+#include "core/stub/placement.h"
+#include "core/stub/stub_code.h"
+
+namespace whomap {
+namespace {
+
+constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
+/// What is looked for in one piece: code for the most sites seen so far is a tenth of it.
+constexpr std::uint64_t area_limit = std::uint64_t{1} << 19;
+
+std::uint64_t round_up(std::uint64_t size, std::uint64_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+Result<std::string> new_nonce() {
+  std::array<std::uint8_t, 16> random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return fail(ErrorCode::kernel_feature, "getrandom failed", {}, errno);
+  return fmt::format("{:02x}", fmt::join(random, ""));
+}
+
+std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+/// One code area: what will lie there, and whether it lies there already.
+struct Area {
+  std::uint64_t address = 0;
+  std::vector<std::uint8_t> bytes;
+  bool is_there = false;
+};
+
+struct Draft {
+  std::vector<Area> areas;
+  std::uint64_t data = 0;
+  bool data_is_there = false;
+  StubState state;
+  std::vector<SiteWithoutStub> left_out;
+};
+
+class Drafter {
+ public:
+  Drafter(const Target& target, const Plan& plan, StubEngine& engine, const std::optional<StubState>& old)
+      : target_(target), plan_(plan), engine_(engine), old_(old) {}
+
+  Result<Draft> draft() {
+    const auto maps = read_maps(target_.pid());
+    if (!maps) return tl::make_unexpected(maps.error());
+    choose_sites(maps->vmas);
+    std::vector<std::uint64_t> addresses;
+    for (const Site* site : sites_) addresses.push_back(site->syscall_address);
+    const Placement placement = find_places(maps->vmas, addresses, area_limit, plan_.page_size);
+    for (const std::size_t index : placement.unreachable)
+      leave_out(*sites_[index], "no free memory within a jump's reach");
+    if (placement.neighbourhoods.empty()) return nothing_possible();
+
+    if (auto named = choose_nonce(placement); !named) return tl::make_unexpected(named.error());
+    for (std::size_t i = 0; i < placement.neighbourhoods.size(); ++i)
+      if (auto built = add_area(placement.neighbourhoods[i], i); !built)
+        return tl::make_unexpected(built.error());
+    if (draft_.state.jumps.empty()) return nothing_possible();
+    finish_state();
+    return std::move(draft_);
+  }
+
+ private:
+  void leave_out(const Site& site, std::string reason) {
+    draft_.left_out.push_back({site.id, std::move(reason)});
+  }
+
+  void choose_sites(const std::vector<Vma>& vmas) {
+    for (const Site& site : plan_.sites) {
+      if (site.watch == WatchKind::none) continue;
+      const Vma* const vma = find_vma(vmas, site.stub.address);
+      if (!site.stub.possible)
+        leave_out(site, site.stub.reason);
+      else if (vma == nullptr || !vma->executable)
+        leave_out(site, "no code is mapped there any more");
+      else if (vma->shared)
+        leave_out(site, "the code is mapped shared: writing to it would change the file");
+      else
+        sites_.push_back(&site);
+    }
+  }
+
+  [[nodiscard]] tl::unexpected<Error> nothing_possible() const {
+    return fail(ErrorCode::unsupported_target,
+                fmt::format("no system call of process {} has room for a stub{}", target_.pid(),
+                            draft_.left_out.empty() ? "" : ": " + draft_.left_out.front().reason));
+  }
+
+  [[nodiscard]] std::optional<PlacedMemory> old_memory(const char* kind, std::size_t index) const {
+    if (!old_) return std::nullopt;
+    for (const PlacedMemory& each : old_->memory)
+      if (each.kind == kind && index-- == 0) return each;
+    return std::nullopt;
+  }
+
+  /// The data of all areas lies behind the first one.
+  Result<void> choose_nonce(const Placement& placement) {
+    const auto data = old_memory("data", 0);
+    if (data && data->size >= engine_.data_size()) {
+      draft_.state.nonce = old_->nonce;
+      draft_.data = data->address;
+      draft_.data_is_there = true;
+      return {};
+    }
+    auto nonce = new_nonce();
+    if (!nonce) return tl::make_unexpected(nonce.error());
+    draft_.state.nonce = *nonce;
+    draft_.data = placement.neighbourhoods.front().place + area_limit - engine_.data_size();
+    return {};
+  }
+
+  Result<void> add_area(const Neighbourhood& neighbourhood, std::size_t index) {
+    const std::size_t jumps = draft_.state.jumps.size();
+    const std::size_t left = draft_.left_out.size();
+    if (const auto old = draft_.data_is_there ? old_memory("code", index) : std::nullopt) {
+      auto area = build(neighbourhood, old->address);
+      if (area && area->bytes.size() <= old->size &&
+          read_bytes(target_.pid(), old->address, area->bytes.size()) == area->bytes) {
+        area->is_there = true;
+        draft_.areas.push_back(std::move(*area));
+        return {};
+      }
+      draft_.state.jumps.resize(jumps);
+      draft_.left_out.resize(left);
+    }
+    auto area = build(neighbourhood, neighbourhood.place);
+    if (!area) return tl::make_unexpected(area.error());
+    if (round_up(area->bytes.size(), plan_.page_size) + plan_.page_size + engine_.data_size() > area_limit)
+      return fail(ErrorCode::unsupported_target, "the stubs for so many sites do not fit");
+    draft_.areas.push_back(std::move(*area));
+    return {};
+  }
+
+  Result<Area> build(const Neighbourhood& neighbourhood, std::uint64_t address) {
+    CodeBuffer code(address);
+    code.append(stub_header(draft_.state.nonce));
+    if (auto begun = engine_.begin(code, draft_.data); !begun) return tl::make_unexpected(begun.error());
+    for (const std::size_t index : neighbourhood.served) {
+      auto jump = append_stub(code, *sites_[index], engine_);
+      if (jump)
+        draft_.state.jumps.push_back(std::move(*jump));
+      else
+        leave_out(*sites_[index], jump.error().happened);
+    }
+    return Area{address, code.bytes(), false};
+  }
+
+  void finish_state() {
+    StubState& state = draft_.state;
+    state.target = target_.identity();
+    if (old_) state.memory = old_->memory;
+    for (const Area& area : draft_.areas)
+      if (!area.is_there)
+        state.memory.push_back({area.address, round_up(area.bytes.size(), plan_.page_size), "code"});
+    if (!draft_.data_is_there && engine_.data_size() != 0)
+      state.memory.push_back({draft_.data, engine_.data_size(), "data"});
+    for (const TrapPoint& trap : engine_.traps())
+      for (const Area& area : draft_.areas)
+        if (trap.address >= area.address && trap.address < area.address + area.bytes.size())
+          state.traps.push_back(trap);
+    for (const Site* site : sites_)
+      if (site->id == state.jumps.front().site) state.syscall_address = site->syscall_address;
+  }
+
+  const Target& target_;
+  const Plan& plan_;
+  StubEngine& engine_;
+  const std::optional<StubState>& old_;
+  std::vector<const Site*> sites_;
+  Draft draft_;
+};
+
+Result<void> map_at(RemoteCalls& calls, std::uint64_t address, std::uint64_t size, int protection) {
+  const auto result =
+      calls.call(SYS_mmap, {address, size, static_cast<std::uint64_t>(protection),
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, ~std::uint64_t{0}, 0});
+  if (!result) return tl::make_unexpected(result.error());
+  if (*result == address) return {};
+  const bool refused = is_syscall_error(*result);
+  return fail(ErrorCode::unsupported_target,
+              fmt::format("the target cannot map {} bytes at {:#x} for stubs", size, address),
+              refused ? "" : "the kernel is older than 4.17 and does not know MAP_FIXED_NOREPLACE",
+              refused ? static_cast<int>(-static_cast<std::int64_t>(*result)) : 0);
+}
+
+bool is_as_planned(const Target& target, const Plan& plan, const PlacedJump& jump) {
+  const auto site = std::find_if(plan.sites.begin(), plan.sites.end(),
+                                 [&](const Site& each) { return each.id == jump.site; });
+  std::vector<std::uint8_t> expected = site->stub.code;
+  expected.insert(expected.end(), system_call.begin(), system_call.end());
+  return read_bytes(target.pid(), jump.address, expected.size()) == expected;
+}
+
+/// The jumps, last of all. What was changed since the plan was made is left out.
+Result<void> write_jumps(const Target& target, const Plan& plan, Standstill& stillness, Draft& draft) {
+  std::vector<PlacedJump>& jumps = draft.state.jumps;
+  std::erase_if(jumps, [&](const PlacedJump& jump) {
+    if (is_as_planned(target, plan, jump)) return false;
+    draft.left_out.push_back({jump.site, "the code was changed by somebody else since the plan was made"});
+    return true;
+  });
+  for (std::size_t i = 0; i < jumps.size(); ++i) {
+    if (stillness.write(jumps[i].address, jumps[i].jump)) continue;
+    const int why = errno;
+    for (std::size_t j = 0; j <= i; ++j) stillness.write(jumps[j].address, jumps[j].original);
+    return fail(ErrorCode::not_permitted,
+                fmt::format("the code at {:#x} cannot be written", jumps[i].address),
+                "something forbids changing code (SELinux execmod?): use --engine gdb without stubs", why);
+  }
+  return {};
+}
+
+Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, Standstill& stillness,
+                    const std::vector<pid_t>& filtered, Draft& draft) {
+  if (auto checked = check_call_filters(stillness, filtered); !checked) return checked;
+  auto calls = RemoteCalls::borrow(target, stillness, draft.state.syscall_address);
+  if (!calls) return tl::make_unexpected(calls.error());
+  if (!draft.data_is_there && engine.data_size() != 0)
+    if (auto mapped = map_at(*calls, draft.data, engine.data_size(), PROT_READ | PROT_WRITE); !mapped)
+      return mapped;
+  for (const Area& area : draft.areas) {
+    if (area.is_there) continue;
+    if (auto mapped =
+            map_at(*calls, area.address, round_up(area.bytes.size(), plan.page_size), PROT_READ | PROT_EXEC);
+        !mapped)
+      return mapped;
+    if (!stillness.write(area.address, area.bytes))
+      return fail(ErrorCode::not_permitted, fmt::format("code cannot be written to process {}", target.pid()),
+                  {}, errno);
+  }
+  std::vector<std::uint64_t> areas;
+  for (const Area& area : draft.areas) areas.push_back(area.address);
+  if (auto connected = engine.connect(*calls, stillness, draft.state, areas); !connected) return connected;
+  return write_jumps(target, plan, stillness, draft);
+}
+
+/// The areas of `state` that are in this process: after an exec the addresses belong to others.
+bool is_ours(pid_t pid, const StubState& state) {
+  return std::any_of(state.memory.begin(), state.memory.end(), [&](const PlacedMemory& each) {
+    return each.kind == "code" &&
+           nonce_of_header(read_bytes(pid, each.address, stub_header_size)) == state.nonce;
+  });
+}
+
+/// What an earlier installation left, made harmless; its memory can be used again.
+Result<std::optional<StubState>> clear_old(const Target& target) {
+  auto old = load_state(target.identity());
+  if (!old || !*old) return old;
+  if (!is_ours(target.pid(), **old)) {
+    forget_state(target.identity());
+    return std::optional<StubState>{};
+  }
+  if (!(*old)->jumps.empty() || (*old)->trap_handler != 0)
+    if (auto removed = remove_stubs(target, **old); !removed) return tl::make_unexpected(removed.error());
+  return load_state(target.identity());
+}
+
+/// Takes the SIGTRAP handler out again, when it is still ours.
+Result<void> restore_handler(RemoteCalls& calls, Standstill& stillness, pid_t pid, StubState& state,
+                             Removed& removed) {
+  const auto data = std::find_if(state.memory.begin(), state.memory.end(),
+                                 [](const PlacedMemory& each) { return each.kind == "data"; });
+  if (state.trap_handler == 0 || data == state.memory.end()) return {};
+  constexpr std::uint64_t mask_size = 8;
+  // The first half of the data is the handler's own.
+  const std::uint64_t scratch = data->address + data->size / 2;
+  const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
+  if (!asked) return tl::make_unexpected(asked.error());
+  const auto now = read_bytes(pid, scratch, state.old_action.size());
+  std::uint64_t handler = 0;
+  if (now.size() >= sizeof handler) std::memcpy(&handler, now.data(), sizeof handler);
+  if (handler != state.trap_handler) {
+    removed.handler_kept = handler > 1;  // 0 and 1 are SIG_DFL and SIG_IGN
+    return {};
+  }
+  stillness.write(scratch, state.old_action);
+  const auto set = calls.call(SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
+  if (!set) return tl::make_unexpected(set.error());
+  return {};
+}
+
+}  // namespace
+
+Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine) {
+  const auto old = clear_old(target);
+  if (!old) return tl::make_unexpected(old.error());
+  auto draft = Drafter(target, plan, engine, *old).draft();
+  if (!draft) return tl::make_unexpected(draft.error());
+  if (auto saved = save(draft->state); !saved) return tl::make_unexpected(saved.error());
+  const std::vector<pid_t> filtered = filtered_threads(target);
+  auto stillness = Standstill::begin(target);
+  if (!stillness) return tl::make_unexpected(stillness.error());
+  const auto done = put_in(target, plan, engine, *stillness, filtered, *draft);
+  stillness->end();
+  if (!done) {
+    draft->state.jumps.clear();
+    draft->state.traps.clear();
+    (void)save(draft->state);
+    return tl::make_unexpected(done.error());
+  }
+  if (auto saved = save(draft->state); !saved) {
+    (void)remove_stubs(target, draft->state);
+    return tl::make_unexpected(saved.error());
+  }
+  return Installed{std::move(draft->state), std::move(draft->left_out), stillness->nanoseconds()};
+}
+
+Result<Removed> remove_stubs(const Target& target, StubState state) {
+  Removed removed;
+  const bool own_state = target.identity().pid == state.target.pid;
+  if (!is_ours(target.pid(), state)) {
+    if (own_state) forget_state(target.identity());
+    return removed;
+  }
+  set_traps(target.pid(), state, false);
+  auto stillness = Standstill::begin(target);
+  if (!stillness) return tl::make_unexpected(stillness.error());
+  for (const PlacedJump& jump : state.jumps) {
+    const auto now = read_bytes(target.pid(), jump.address, jump.jump.size());
+    if (now == jump.original || now.empty()) continue;
+    if (now != jump.jump)
+      removed.foreign.push_back(jump.address);
+    else if (stillness->write(jump.address, jump.original))
+      ++removed.restored;
+    else
+      removed.failed.push_back(jump.address);
+  }
+  if (state.trap_handler != 0 && read_bytes(target.pid(), state.syscall_address, system_call.size()) ==
+                                     std::vector<std::uint8_t>(system_call.begin(), system_call.end())) {
+    auto calls = RemoteCalls::borrow(target, *stillness, state.syscall_address);
+    if (calls) {
+      if (auto restored = restore_handler(*calls, *stillness, target.pid(), state, removed); !restored)
+        return tl::make_unexpected(restored.error());
+      state.trap_handler = 0;
+    }
+  }
+  stillness->end();
+  removed.stopped_ns = stillness->nanoseconds();
+  for (const PlacedMemory& each : state.memory) removed.inert_bytes += each.size;
+  if (removed.failed.empty() && own_state) {
+    state.jumps.clear();
+    state.traps.clear();
+    if (auto saved = save(state); !saved) return tl::make_unexpected(saved.error());
+  }
+  return removed;
+}
+
+std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
+  constexpr std::uint8_t int3 = 0xCC;
+  constexpr std::uint8_t nop = 0x90;
+  std::size_t failed = 0;
+  for (const TrapPoint& trap : state.traps) {
+    const auto now = read_bytes(pid, trap.address, 1);
+    const std::uint8_t wanted = armed ? int3 : nop;
+    if (now.empty() || (now[0] != int3 && now[0] != nop)) continue;
+    if (now[0] != wanted && !write_memory(pid, trap.address, std::span(&wanted, 1))) ++failed;
+  }
+  return failed;
+}
+
+std::vector<pid_t> find_carriers(const StubState& state) {
+  std::vector<pid_t> carriers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
+  while (const dirent* const entry = processes ? ::readdir(processes.get()) : nullptr) {
+    pid_t pid = 0;
+    const std::string_view name = entry->d_name;
+    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (problem != std::errc{} || end != name.data() + name.size() || pid == state.target.pid) continue;
+    if (is_ours(pid, state)) carriers.push_back(pid);
+  }
+  return carriers;
+}
+
+}  // namespace whomap

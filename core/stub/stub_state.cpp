@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/stub_state.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "core/base/files.h"
+#include "core/base/json_fields.h"
+#include "core/plan/json_fields.h"
+
+namespace whomap {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr const char* format_name = "whomap-stub-state";
+constexpr std::uint64_t format_version = 1;
+
+std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
+}
+
+ordered_json to_json(const StubState& state) {
+  ordered_json out;
+  out["format"] = format_name;
+  out["version"] = format_version;
+  out["pid"] = state.target.pid;
+  out["start_time"] = state.target.start_time;
+  out["exe"] = json_text(state.target.exe);
+  out["nonce"] = state.nonce;
+  for (const char* list : {"memory", "jumps", "traps"}) out[list] = ordered_json::array();
+  for (const PlacedMemory& each : state.memory)
+    out["memory"].push_back(
+        {{"address", hex_string(each.address)}, {"size", each.size}, {"kind", each.kind}});
+  for (const PlacedJump& each : state.jumps)
+    out["jumps"].push_back({{"site", each.site},
+                            {"address", hex_string(each.address)},
+                            {"original", hex_bytes(each.original)},
+                            {"jump", hex_bytes(each.jump)}});
+  for (const TrapPoint& each : state.traps)
+    out["traps"].push_back(
+        {{"address", hex_string(each.address)}, {"site", each.site}, {"number", each.number}});
+  out["syscall_address"] = hex_string(state.syscall_address);
+  out["trap_handler"] = hex_string(state.trap_handler);
+  out["old_action"] = hex_bytes(state.old_action);
+  return out;
+}
+
+/// Calls read(fields) for each object of the list; the text of the first problem, empty when there is none.
+template <class Read>
+std::string for_each(JsonFields& fields, const char* name, Read read) {
+  const json* const list = fields.array(name);
+  if (list == nullptr) return fields.problem();
+  for (const json& each : *list) {
+    JsonFields of_each(each, name);
+    read(of_each);
+    if (!of_each.problem().empty()) return of_each.problem();
+  }
+  return {};
+}
+
+Result<StubState> from_json(const json& object, const std::string& path) {
+  JsonFields fields(object, "");
+  StubState state;
+  if (fields.text("format") != format_name || fields.unsigned_integer("version") != format_version)
+    return fail(ErrorCode::input_kind, fmt::format("{} is no state file of this version", path));
+  state.target.pid = static_cast<pid_t>(fields.unsigned_integer("pid", INT32_MAX));
+  state.target.start_time = fields.unsigned_integer("start_time");
+  state.target.exe = fields.text("exe");
+  state.nonce = fields.text("nonce");
+  std::string problem = for_each(fields, "memory", [&](JsonFields& each) {
+    state.memory.push_back({each.address("address"), each.unsigned_integer("size"), each.text("kind")});
+  });
+  if (problem.empty())
+    problem = for_each(fields, "jumps", [&](JsonFields& each) {
+      state.jumps.push_back({static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
+                             each.address("address"), each.hex_bytes("original"), each.hex_bytes("jump")});
+    });
+  if (problem.empty())
+    problem = for_each(fields, "traps", [&](JsonFields& each) {
+      state.traps.push_back({each.address("address"),
+                             static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
+                             each.integer("number")});
+    });
+  state.syscall_address = fields.address("syscall_address");
+  state.trap_handler = fields.address("trap_handler");
+  state.old_action = fields.hex_bytes("old_action");
+  if (problem.empty()) problem = fields.problem();
+  for (const PlacedJump& each : state.jumps)
+    if (each.original.size() != each.jump.size() || each.jump.empty())
+      problem = "jumps.original is not as long as jumps.jump";
+  if (!problem.empty()) return fail(ErrorCode::input_damaged, fmt::format("{}: {}", path, problem));
+  return state;
+}
+
+/// Only its owner can look into it, and its owner is this user: nobody else can have put a file or a link
+/// there.
+Result<void> check_private(const std::string& folder) {
+  struct stat there {};
+  if (::lstat(folder.c_str(), &there) != 0)
+    return fail(ErrorCode::output_unwritable, fmt::format("cannot use {}", folder),
+                "name another folder in WHOMAP_STATE_DIR", errno);
+  if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 0077) != 0)
+    return fail(ErrorCode::output_unwritable, fmt::format("{} is not a private folder of this user", folder),
+                "it must be a folder of mode 0700; name another one in WHOMAP_STATE_DIR");
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> state_folder() {
+  std::string folder;
+  if (const char* const named = std::getenv("WHOMAP_STATE_DIR"); named != nullptr && *named != 0)
+    folder = named;
+  else if (::geteuid() == 0)
+    folder = "/run/whomap";
+  else if (const char* const runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime == '/')
+    folder = fmt::format("{}/whomap", runtime);
+  else
+    folder = fmt::format("/run/user/{}/whomap", ::getuid());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail(
+        ErrorCode::output_unwritable, fmt::format("cannot create {}", folder),
+        "what is changed in a process is written down there first; name another folder in WHOMAP_STATE_DIR",
+        errno);
+  if (auto is_private = check_private(folder); !is_private) return tl::make_unexpected(is_private.error());
+  return folder;
+}
+
+Result<std::string> state_path(const TargetIdentity& target) {
+  auto folder = state_folder();
+  if (!folder) return folder;
+  return fmt::format("{}/{}-{}.state", *folder, target.pid, target.start_time);
+}
+
+Result<void> save(const StubState& state) {
+  const auto path = state_path(state.target);
+  if (!path) return tl::make_unexpected(path.error());
+  const std::string unfinished = fmt::format("{}.{}", *path, ::getpid());
+  auto file = OutputFile::create(unfinished, true);
+  if (!file) return tl::make_unexpected(file.error());
+  auto written = file->write(dump_line(to_json(state)) + "\n");
+  if (written) written = file->finish();
+  if (written && std::rename(unfinished.c_str(), path->c_str()) != 0)
+    written = fail(ErrorCode::output_unwritable, fmt::format("cannot write {}", *path), {}, errno);
+  if (!written) ::unlink(unfinished.c_str());
+  return written;
+}
+
+Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
+  const auto path = state_path(target);
+  if (!path) return tl::make_unexpected(path.error());
+  struct stat there {};
+  if (::lstat(path->c_str(), &there) != 0) return std::optional<StubState>{};
+  const auto text = read_file(*path);
+  if (!text) return tl::make_unexpected(text.error());
+  const json parsed = parse_json(*text);
+  if (parsed.is_discarded()) return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", *path));
+  auto state = from_json(parsed, *path);
+  if (!state) return tl::make_unexpected(state.error());
+  if (state->target.pid != target.pid || state->target.start_time != target.start_time)
+    return fail(ErrorCode::process_replaced, fmt::format("{} is of another process", *path));
+  return std::optional<StubState>(std::move(*state));
+}
+
+void forget_state(const TargetIdentity& target) {
+  if (const auto path = state_path(target)) ::unlink(path->c_str());
+}
+
+}  // namespace whomap

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was changed in a target, written down before the first byte changes, so that it can be undone by
+// somebody else after a crash.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/process/target.h"
+
+namespace whomap {
+
+/// One jump written over an instruction of the target.
+struct PlacedJump {
+  std::uint32_t site = 0;
+  std::uint64_t address = 0;
+  std::vector<std::uint8_t> original;
+  std::vector<std::uint8_t> jump;
+};
+
+/// One byte in a stub that is a breakpoint (int3) while armed and does nothing (nop) else. It comes right
+/// after the stub's own `syscall`.
+struct TrapPoint {
+  std::uint64_t address = 0;
+  std::uint32_t site = 0;
+  std::int64_t number = 0;
+};
+
+/// Memory of ours in the target.
+struct PlacedMemory {
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  std::string kind;  ///< "code" (r-x), "data" (rw-), "ring" (shared)
+};
+
+struct StubState {
+  TargetIdentity target;
+  std::string nonce;  ///< 32 hex digits that lie at the start of each code area, to know our own again
+  std::vector<PlacedMemory> memory;
+  std::vector<PlacedJump> jumps;
+  std::vector<TrapPoint> traps;
+  std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
+  std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none
+  std::vector<std::uint8_t> old_action;  ///< the kernel's struct sigaction before, 32 bytes
+};
+
+/// The folder for state files: WHOMAP_STATE_DIR, else /run/whomap for root, else $XDG_RUNTIME_DIR/whomap,
+/// else /run/user/UID/whomap. Created 0700. Error output_unwritable when it is a link, somebody else's, or
+/// open to others.
+Result<std::string> state_folder();
+
+/// PID-STARTTIME.state in the folder.
+Result<std::string> state_path(const TargetIdentity& target);
+
+/// Written to a new file and renamed: a reader sees the old or the new one whole.
+Result<void> save(const StubState& state);
+/// Nothing when there is no state file for this process. Errors: input_damaged; process_replaced when the
+/// file is of another process.
+Result<std::optional<StubState>> load_state(const TargetIdentity& target);
+void forget_state(const TargetIdentity& target);
+
+}  // namespace whomap

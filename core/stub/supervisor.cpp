@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/supervisor.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/clock.h"
+#include "core/base/json_fields.h"
+#include "core/base/spawn.h"
+#include "core/process/status.h"
+
+namespace whomap {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+void send(const UniqueFd& channel, const ordered_json& message) {
+  const std::string text = dump_line(message);
+  (void)!::send(channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+/// The next message; nothing when the other side is gone.
+std::optional<json> receive(const UniqueFd& channel) {
+  std::string text(std::size_t{1} << 20, '\0');
+  ssize_t got = 0;
+  while ((got = ::recv(channel.get(), text.data(), text.size(), 0)) < 0 && errno == EINTR) {
+  }
+  if (got <= 0) return std::nullopt;
+  return parse_json(std::string_view(text).substr(0, static_cast<std::size_t>(got)));
+}
+
+ordered_json to_json(const Error& error) {
+  return {{"state", "failed"},
+          {"code", static_cast<int>(error.code)},
+          {"happened", json_text(error.happened)},
+          {"remedy", json_text(error.remedy)},
+          {"os_error", error.os_error}};
+}
+
+Error error_from(const json& message) {
+  return {static_cast<ErrorCode>(json_unsigned(message, "code").value_or(0)),
+          json_string(message, "happened").value_or(""), json_string(message, "remedy").value_or(""),
+          static_cast<int>(json_unsigned(message, "os_error").value_or(0))};
+}
+
+ordered_json to_json(const Removed& removed) {
+  return {{"state", "removed"},
+          {"restored", removed.restored},
+          {"foreign", removed.foreign},
+          {"failed", removed.failed},
+          {"inert_bytes", removed.inert_bytes},
+          {"stopped_ns", removed.stopped_ns},
+          {"handler_kept", removed.handler_kept}};
+}
+
+Removed removed_from(const json& message) {
+  Removed removed;
+  removed.restored = json_unsigned(message, "restored").value_or(0);
+  removed.foreign = message.value("foreign", std::vector<std::uint64_t>{});
+  removed.failed = message.value("failed", std::vector<std::uint64_t>{});
+  removed.inert_bytes = json_unsigned(message, "inert_bytes").value_or(0);
+  removed.stopped_ns = json_unsigned(message, "stopped_ns").value_or(0);
+  removed.handler_kept = json_bool(message, "handler_kept").value_or(false);
+  return removed;
+}
+
+bool is_traced(pid_t pid) {
+  const auto status = read_status(pid);
+  return status && status->tracer_pid.value_or(0) != 0;
+}
+
+/// Until an order comes, the other side is gone, or the target has ended. A debugger that dies leaves armed
+/// stubs behind; they are disarmed within some milliseconds.
+void wait_for_end(const Target& target, const StubState& state, const UniqueFd& channel) {
+  constexpr int look_every_ms = 20;
+  bool was_traced = false;
+  while (true) {
+    pollfd waiting[] = {{channel.get(), POLLIN, 0}, {target.pidfd(), POLLIN, 0}};
+    if (::poll(waiting, 2, state.traps.empty() ? -1 : look_every_ms) < 0 && errno != EINTR) return;
+    if (waiting[0].revents != 0 || waiting[1].revents != 0) return;
+    if (state.traps.empty()) continue;
+    const bool traced = is_traced(target.pid());
+    if (was_traced && !traced) set_traps(target.pid(), state, false);
+    was_traced = traced;
+  }
+}
+
+/// A debugger lets go in its own time; without that nobody else can stop the threads.
+void wait_for_debugger(const Target& target) {
+  constexpr std::uint64_t patience_ns = 90'000'000'000;
+  const std::uint64_t deadline = monotonic_ns() + patience_ns;
+  while (is_traced(target.pid()) && monotonic_ns() < deadline) {
+    pollfd ended{target.pidfd(), POLLIN, 0};
+    if (::poll(&ended, 1, 10) > 0) return;
+  }
+}
+
+}  // namespace
+
+void report_failure(const UniqueFd& channel, const Error& error) {
+  send(channel, to_json(error));
+}
+
+void supervise(const Target& target, const Plan& plan, StubEngine& engine, const UniqueFd& channel) {
+  const auto installed = install_stubs(target, plan, engine);
+  if (!installed) return report_failure(channel, installed.error());
+  ordered_json report{{"state", "installed"}, {"stopped_ns", installed->stopped_ns}};
+  report["left_out"] = ordered_json::array();
+  for (const SiteWithoutStub& each : installed->left_out)
+    report["left_out"].push_back({{"site", each.site}, {"reason", json_text(each.reason)}});
+  send(channel, report);
+
+  wait_for_end(target, installed->state, channel);
+  set_traps(target.pid(), installed->state, false);
+  wait_for_debugger(target);
+  const auto removed = remove_stubs(target, installed->state);
+  for (const pid_t carrier : find_carriers(installed->state))
+    if (const auto child = Target::open(carrier)) (void)remove_stubs(*child, installed->state);
+  send(channel, removed ? to_json(*removed) : to_json(removed.error()));
+}
+
+Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const Plan& plan,
+                                               const std::string& engine) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail(ErrorCode::kernel_feature, "socketpair failed", {}, errno);
+  UniqueFd own(ends[0]);
+  UniqueFd other(ends[1]);
+  auto plan_file = memory_file("whomap-plan");
+  auto output = memory_file("whomap-supervisor-output");
+  if (!plan_file || !output) return tl::make_unexpected((plan_file ? output : plan_file).error());
+  const std::string text = dump_line(to_json(plan));
+  if (::pwrite(plan_file->get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return fail(ErrorCode::output_unwritable, "the plan could not be written to memory", {}, errno);
+  Spawn what{{program, "supervise", "--engine", engine, "--plan-fd", std::to_string(plan_file->get()),
+              "--channel-fd", std::to_string(other.get())},
+             output->get(),
+             {plan_file->get(), other.get()},
+             {},
+             ErrorCode::kernel_feature,
+             ""};
+  if (const char* const folder = ::getenv("WHOMAP_STATE_DIR"); folder != nullptr)
+    what.environment.push_back(fmt::format("WHOMAP_STATE_DIR={}", folder));
+  if (const char* const runtime = ::getenv("XDG_RUNTIME_DIR"); runtime != nullptr)
+    what.environment.push_back(fmt::format("XDG_RUNTIME_DIR={}", runtime));
+  const auto pid = spawn(std::move(what));
+  if (!pid) return tl::make_unexpected(pid.error());
+  other.reset();
+  SupervisedStubs stubs(std::move(own), *pid, {});
+  const auto answer = receive(stubs.channel_);
+  if (!answer)
+    return fail(ErrorCode::kernel_feature,
+                fmt::format("the process that puts stubs in ended early: {}", content_of(output->get())));
+  if (json_string(*answer, "state") != "installed") return tl::make_unexpected(error_from(*answer));
+  auto state = load_state(plan.target);
+  if (!state) return tl::make_unexpected(state.error());
+  if (!*state) return fail(ErrorCode::process_ended, fmt::format("process {} has ended", plan.target.pid));
+  stubs.installed_.state = std::move(**state);
+  stubs.installed_.stopped_ns = json_unsigned(*answer, "stopped_ns").value_or(0);
+  if (const json* const left_out = json_member(*answer, "left_out"); left_out != nullptr)
+    for (const json& each : *left_out)
+      stubs.installed_.left_out.push_back(
+          {static_cast<std::uint32_t>(json_unsigned(each, "site").value_or(0)),
+           json_string(each, "reason").value_or("")});
+  return stubs;
+}
+
+SupervisedStubs::~SupervisedStubs() {
+  if (pid_ > 0) (void)remove();
+}
+
+Result<Removed> SupervisedStubs::remove() {
+  ::shutdown(channel_.get(), SHUT_WR);
+  const auto answer = receive(channel_);
+  ::waitpid(std::exchange(pid_, -1), nullptr, 0);
+  if (!answer)
+    return fail(ErrorCode::kernel_feature, "the process that keeps the stubs has died",
+                fmt::format("put the code back with 'whomap repair -p {}'", installed_.state.target.pid));
+  if (json_string(*answer, "state") != "removed") return tl::make_unexpected(error_from(*answer));
+  return removed_from(*answer);
+}
+
+}  // namespace whomap

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process of its own keeps the stubs: it puts them in, and takes them out when it is told to, or when the
+// process that started it dies. Nothing else has to live for the target to get its code back.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/base/unique_fd.h"
+#include "core/stub/installation.h"
+
+namespace whomap {
+
+/// The supervising process: installs, reports on `channel` (SOCK_SEQPACKET), serves orders, removes, reports,
+/// returns. While a debugger is attached it removes nothing but disarms at once; when the debugger is gone,
+/// all.
+void supervise(const Target& target, const Plan& plan, StubEngine& engine, const UniqueFd& channel);
+
+/// The same for an error that comes before that.
+void report_failure(const UniqueFd& channel, const Error& error);
+
+/// The other side of it.
+class SupervisedStubs {
+ public:
+  /// Starts `program supervise --engine ENGINE`, hands it the plan, and waits until the stubs are in.
+  /// Errors: those of install_stubs; kernel_feature when the supervisor could not be started or ended early.
+  static Result<SupervisedStubs> start(const std::string& program, const Plan& plan,
+                                       const std::string& engine);
+
+  SupervisedStubs(SupervisedStubs&& other) noexcept
+      : channel_(std::move(other.channel_)),
+        pid_(std::exchange(other.pid_, -1)),
+        installed_(std::move(other.installed_)) {}
+  SupervisedStubs& operator=(SupervisedStubs&&) = delete;
+  ~SupervisedStubs();  ///< as remove(), without the answer
+
+  [[nodiscard]] const Installed& installed() const { return installed_; }
+
+  /// Takes the stubs out of the target and of the children that carry them. Once.
+  Result<Removed> remove();
+
+ private:
+  SupervisedStubs(UniqueFd channel, pid_t pid, Installed installed)
+      : channel_(std::move(channel)), pid_(pid), installed_(std::move(installed)) {}
+  UniqueFd channel_;
+  pid_t pid_;
+  Installed installed_;
+};
+
+}  // namespace whomap

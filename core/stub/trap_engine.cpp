@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/trap_engine.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "core/process/memory.h"
+#include "core/stub/stub_code.h"
+
+extern "C" {
+extern const std::uint8_t whomap_trap_template[], whomap_trap_template_end[];
+extern const std::uint8_t whomap_trap_handler[], whomap_trap_restorer[], whomap_trap_data[];
+}
+
+namespace whomap {
+namespace {
+
+/// The kernel's struct sigaction on x86-64 (arch/x86/include/uapi/asm/signal.h), not glibc's.
+struct KernelAction {
+  std::uint64_t handler, flags, restorer, mask;
+};
+constexpr std::uint64_t sa_restorer = 0x04000000;
+constexpr std::uint64_t mask_size = 8;
+constexpr std::size_t most_areas = 64;
+
+template <class T>
+std::span<const std::uint8_t> bytes_of(const T& value) {
+  return {reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
+}
+
+tl::unexpected<Error> call_failed(const char* call, std::uint64_t result) {
+  return fail(ErrorCode::unsupported_target, fmt::format("the target cannot make the call {}", call), {},
+              static_cast<int>(-static_cast<std::int64_t>(result)));
+}
+
+}  // namespace
+
+Result<void> TrapEngine::begin(CodeBuffer& code, std::uint64_t data) {
+  const std::size_t start = code.bytes().size();
+  code.append({whomap_trap_template, whomap_trap_template_end});
+  code.write64(start + static_cast<std::size_t>(whomap_trap_data - whomap_trap_template), data);
+  return {};
+}
+
+Result<void> TrapEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) {
+  constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
+  constexpr std::array<std::uint8_t, 1> nop{0x90};
+  code.append(system_call);
+  traps_.push_back({code.here(), site, number});
+  code.append(nop);
+  return {};
+}
+
+Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
+                                 const std::vector<std::uint64_t>& areas) {
+  std::uint64_t data = 0;
+  for (const PlacedMemory& each : state.memory)
+    if (each.kind == "data") data = each.address;
+  if (areas.size() > most_areas) return fail(ErrorCode::unsupported_target, "too many code areas");
+  // Children that are forked need the handler's data as well.
+  const auto kept = calls.call(SYS_madvise, {data, page_size_, MADV_KEEPONFORK, 0, 0, 0});
+  if (!kept) return tl::make_unexpected(kept.error());
+
+  const std::uint64_t scratch = data + page_size_ / 2;
+  const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
+  if (!asked) return tl::make_unexpected(asked.error());
+  if (*asked != 0) return call_failed("rt_sigaction", *asked);
+  state.old_action.resize(sizeof(KernelAction));
+  if (read_memory(calls.tid(), scratch, std::as_writable_bytes(std::span(state.old_action))) !=
+      sizeof(KernelAction))
+    return fail(ErrorCode::not_permitted, "the target's memory cannot be read", {}, errno);
+
+  std::array<std::uint64_t, most_areas + 2> handler_data{};
+  std::memcpy(handler_data.data(), state.old_action.data(), sizeof(std::uint64_t));
+  handler_data[1] = areas.size();
+  std::copy(areas.begin(), areas.end(), handler_data.begin() + 2);
+  const std::uint64_t base = areas.front() + stub_header_size;
+  const KernelAction action{base + static_cast<std::uint64_t>(whomap_trap_handler - whomap_trap_template),
+                            SA_SIGINFO | SA_NODEFER | SA_RESTART | SA_ONSTACK | sa_restorer,
+                            base + static_cast<std::uint64_t>(whomap_trap_restorer - whomap_trap_template),
+                            0};
+  state.trap_handler = action.handler;
+  if (auto saved = save(state); !saved) return saved;
+  if (!stillness.write(data, bytes_of(handler_data)) || !stillness.write(scratch, bytes_of(action)))
+    return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
+  const auto set = calls.call(SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
+  if (!set) return tl::make_unexpected(set.error());
+  if (*set != 0) return call_failed("rt_sigaction", *set);
+  return {};
+}
+
+}  // namespace whomap
