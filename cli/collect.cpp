@@ -51,9 +51,11 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.path = output;
   recording.overwrite = line.common().force;
   recording.interrupt_fd = interrupts->get();
-  const auto result =
-      record(*target, *plan, std::move(channel), recording, progress_printer(line.common(), limits->seconds),
-             [&](bool engine_finished) { (void)guard->restore(*target, !engine_finished); });
+  const auto result = record(*target, *plan, std::move(channel), recording,
+                             progress_printer(line.common(), limits->seconds), [&](bool engine_finished) {
+                               (void)guard->restore(*target, !engine_finished);
+                               return StopTimes{};
+                             });
   if (!result) return report_error(result.error());
   if (!result->armed) {
     ::unlink(output.c_str());

@@ -105,6 +105,10 @@ ExitStatus report_usage(const std::string& command, const Error& error) {
       command, error.remedy.empty() ? error.happened : fmt::format("{}; {}", error.happened, error.remedy));
 }
 
+void say(const CommonOptions& common, const std::string& text) {
+  if (!common.quiet) std::fputs(fmt::format("whomap: {}\n", printable(text)).c_str(), stderr);
+}
+
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text) {
   auto file = OutputFile::create(path, overwrite);
   if (!file) return tl::make_unexpected(file.error());

@@ -88,6 +88,9 @@ ExitStatus report_error(const Error& error);
 ExitStatus report_usage(const std::string& command, const std::string& what);
 ExitStatus report_usage(const std::string& command, const Error& error);
 
+/// "whomap: TEXT" on standard error, unless -q.
+void say(const CommonOptions& common, const std::string& text);
+
 /// Writes a result: to standard output when `path` is "-", else to a new private file.
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text);
 

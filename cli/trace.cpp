@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // whomap trace: capture for a while, then answer.
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "cli/answer.h"
 #include "cli/capture_options.h"
 #include "cli/command.h"
+#include "cli/gdb_engine.h"
 #include "cli/live.h"
-#include "core/capture/code_guard.h"
-#include "core/plan/script.h"
 #include "core/process/permission.h"
-#include "gdb_plugin/gdb_process.h"
 
 namespace po = boost::program_options;
 
@@ -20,12 +16,15 @@ namespace {
 
 struct TraceOptions {
   std::string pid, plan_file, output, format, engine;
+  bool no_stubs = false;
 };
 
 void add_options(CommandLine& line, TraceOptions& options) {
   line.options().add_options()("pid,p", po::value(&options.pid)->value_name("PID")->required(),
                                "the process that grows")(
       "engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"), "auto or gdb")(
+      "no-stubs", po::bool_switch(&options.no_stubs),
+      "put no code into the process: ordinary breakpoints, slower, and fatal for it if GDB is killed")(
       "plan", po::value(&options.plan_file)->value_name("FILE"),
       "use a saved plan (whomap plan --format json)")(
       "output,o", po::value(&options.output)->value_name("FILE"),
@@ -41,75 +40,6 @@ ExitStatus print_answer(const std::string& path, AnswerShape shape, const Common
   if (!answer) return report_error(answer.error());
   if (auto wrote = write_answer(*answer, shape, "-", common); !wrote) return report_error(wrote.error());
   return answer_status(*answer);
-}
-
-void say(const CommonOptions& common, const std::string& text) {
-  if (!common.quiet) std::fputs(fmt::format("whomap: {}\n", printable(text)).c_str(), stderr);
-}
-
-/// After the tracer: is the target as it was?
-void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outcome) {
-  if (!outcome.restored.empty())
-    say(common, fmt::format("put back the original code at {} places that a killed GDB had left changed",
-                            outcome.restored.size()));
-  for (const CodeGuard::Foreign& foreign : outcome.foreign)
-    say(common,
-        fmt::format(
-            "the memory at {:#x} is not what it was before the trace (a library was unloaded, or code was "
-            "patched by somebody else); it was left alone",
-            foreign.address));
-  for (const std::uint64_t address : outcome.failed)
-    say(common, fmt::format("the code at {:#x} could not be checked or put back", address));
-  if (outcome.resumed)
-    say(common, "the killed GDB had left the process stopped; it was continued with SIGCONT");
-}
-
-/// Runs GDB over the plan and records. The trace file is gone again when nothing was watched.
-Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& plan,
-                                       const RecordingOptions& recording, const CommonOptions& common) {
-  const auto plugin = find_plugin_folder();
-  if (!plugin) return tl::make_unexpected(plugin.error());
-  const auto guard = CodeGuard::record(target.target, plan);
-  if (!guard) return tl::make_unexpected(guard.error());
-  auto channel = make_channel();
-  if (!channel) return tl::make_unexpected(channel.error());
-  auto gdb = GdbProcess::start(std::move(channel->tracer), [&](int channel_fd, int status_fd) {
-    ScriptOptions script;
-    script.plugin_folder = *plugin;
-    script.channel_fd = channel_fd;
-    script.status_fd = status_fd;
-    return gdb_script(plan, script);
-  });
-  if (!gdb) return tl::make_unexpected(gdb.error());
-
-  bool gdb_ended_well = false;
-  auto result = record(
-      target.target, plan, CollectorChannel(std::move(channel->collector)), recording,
-      progress_printer(common, recording.seconds), [&](bool) {
-        constexpr double patience_seconds = 10;
-        const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
-        const auto status = gdb->status();
-        gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
-        report_outcome(common, guard->restore(target.target, !gdb_ended_well));
-      });
-  if (common.verbose) std::fputs(fmt::format("--- GDB printed:\n{}---\n", gdb->output()).c_str(), stderr);
-  if (!result) return result;
-  for (const auto& line : gdb->status())
-    if (line.value("hit_errors", 0) > 0)
-      say(common, fmt::format("{} hits could not be recorded: {}", line.value("hit_errors", 0),
-                              line.value("first_hit_error", "")));
-  if (!result->armed) {
-    if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
-    if (result->end.reason == "interrupted")
-      return fail(ErrorCode::interrupted, "interrupted before the trace began");
-    if (result->target) return tl::make_unexpected(*result->target);
-    // Another tracer may have been quicker.
-    if (const auto obstacle = attach_obstacle(read_access_facts(target.target)))
-      return tl::make_unexpected(*obstacle);
-    return tl::make_unexpected(gdb->diagnose());
-  }
-  if (!gdb_ended_well) say(common, "GDB did not end by itself; the answer is from what came before");
-  return result;
 }
 
 /// A thread that sleeps is woken by an attach and goes back to sleep with restart_syscall, a call that a
@@ -154,7 +84,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
   recording.overwrite = common.force;
   recording.interrupt_fd = interrupts->get();
-  const auto result = trace_with_gdb(*target, *plan, recording, common);
+  const auto result = trace_with_gdb(*target, *plan, recording, !options.no_stubs, common);
   if (!result) return report_error(result.error());
   print_ending(common, recording.path, *result);
   const ExitStatus answered =

@@ -13,6 +13,8 @@
 #include "core/capture/code_guard.h"
 #include "core/capture/hit_recorder.h"
 #include "core/plan/plan.h"
+#include "core/stub/installation.h"
+#include "core/stub/trap_guard.h"
 
 namespace py = pybind11;
 
@@ -41,6 +43,27 @@ class Tracer {
 
   void at_syscall(std::uint32_t site, int tid) { recorder_.at_syscall(site, tid); }
   void at_return(std::uint32_t site, int tid) { recorder_.at_return(site, tid); }
+  /// `index` is that of the trap point in the stubs' state.
+  void at_trap(std::size_t index, int tid) {
+    const TrapPoint& trap = stubs_->traps.at(index);
+    recorder_.at_trap(trap.site, trap.number, tid);
+    trap_guard_->look_after(tid);
+  }
+  /// Takes over stubs that are in the target, as core/stub writes their state.
+  void use_stubs(const std::string& state_json) {
+    const auto json = parse_json(state_json);
+    if (json.is_discarded()) throw std::runtime_error("the state of the stubs in the script is not JSON");
+    stubs_ = value_or_raise(stub_state_from_json(json, "the state of the stubs"));
+    trap_guard_.emplace(plan_.target.pid, stubs_->action_address, stubs_->syscall_address);
+  }
+  /// Breakpoints into the stubs; GDB takes them for the program's own. All threads stand still.
+  void arm_traps() const {
+    if (stubs_ && set_traps(plan_.target.pid, *stubs_, true) != 0)
+      throw std::runtime_error("the stubs could not be armed");
+  }
+  void disarm_traps() const {
+    if (stubs_) set_traps(plan_.target.pid, *stubs_, false);
+  }
   void stopped_for(std::uint64_t nanoseconds) { recorder_.stopped_for(nanoseconds); }
   void busy_for(std::uint64_t nanoseconds) { recorder_.busy_for(nanoseconds); }
   /// Looks at the code before breakpoints are set. Raises when the target is not the plan's.
@@ -83,6 +106,8 @@ class Tracer {
   std::optional<Target> target_;
   std::optional<CodeGuard> guard_;
   std::vector<CodeGuard::Foreign> foreign_;
+  std::optional<StubState> stubs_;
+  std::optional<TrapGuard> trap_guard_;
   PtraceThreads threads_;
   HitRecorder recorder_;
 };
@@ -98,6 +123,10 @@ PYBIND11_MODULE(_whomap, module) {
            py::arg("stack_bytes"), "Takes ownership of channel_fd.")
       .def("at_syscall", &Tracer::at_syscall)
       .def("at_return", &Tracer::at_return)
+      .def("at_trap", &Tracer::at_trap)
+      .def("use_stubs", &Tracer::use_stubs)
+      .def("arm_traps", &Tracer::arm_traps)
+      .def("disarm_traps", &Tracer::disarm_traps)
       .def("stopped_for", &Tracer::stopped_for)
       .def("busy_for", &Tracer::busy_for)
       .def("remember_code", &Tracer::remember_code)

@@ -81,6 +81,12 @@ void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
   capture(call, registers, tid);
 }
 
+void HitRecorder::at_trap(std::uint32_t site, std::int64_t number, pid_t tid) {
+  user_regs_struct registers{};
+  if (!count_hit(tid, registers)) return;
+  capture({site, registers.rsp, monotonic_ns(), number, arguments_of(registers)}, registers, tid);
+}
+
 void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t tid) {
   const std::uint64_t copied = threads_.memory(tid, r.rsp, stack_);
   const CallEvent event{call.enter_ns, monotonic_ns(), tid, call.number, call.arguments, r.rax, call.site};

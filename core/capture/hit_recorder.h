@@ -46,6 +46,10 @@ class HitRecorder {
   /// saw the same thread start, with the same stack pointer, is captured.
   void at_return(std::uint32_t site, pid_t tid);
 
+  /// The thread is behind the `syscall` of the stub of `site`, which it has reached with this number: one
+  /// thread, one call, one result.
+  void at_trap(std::uint32_t site, std::int64_t number, pid_t tid);
+
   /// All threads stood still for this long (measured around attach and detach).
   void stopped_for(std::uint64_t nanoseconds);
 

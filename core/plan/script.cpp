@@ -52,6 +52,7 @@ std::string gdb_script(const Plan& plan, const ScriptOptions& options) {
   if (options.channel_fd) configuration["channel_fd"] = *options.channel_fd;
   if (options.status_fd) configuration["status_fd"] = *options.status_fd;
   if (!options.collector.empty()) configuration["collector"] = options.collector;
+  if (!options.stubs.is_null()) configuration["stubs"] = options.stubs;
   configuration["plan"] = to_json(plan);
   nlohmann::ordered_json folder = options.plugin_folder;
 

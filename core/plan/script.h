@@ -19,6 +19,8 @@ struct ScriptOptions {
   /// Descriptors that GDB inherits from a whomap that started it.
   std::optional<int> channel_fd;
   std::optional<int> status_fd;
+  /// The StubState (core/stub) of stubs that are in the target, for the plugin to arm; null: there are none.
+  nlohmann::ordered_json stubs;
   /// Otherwise the script itself starts this command, which receives the captures (whomap collect ...).
   std::vector<std::string> collector;
 };

@@ -55,7 +55,7 @@ Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stilln
       filtered = true;
       continue;
     }
-    RemoteCalls calls(stillness, tid, syscall_address);
+    RemoteCalls calls(stillness.late_signals(), tid, syscall_address, true);
     if (calls.take()) return calls;
     calls.tid_ = -1;
   }
@@ -68,10 +68,19 @@ Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stilln
               "all of them are about to receive signals; try again");
 }
 
+Result<RemoteCalls> RemoteCalls::in_stop(pid_t tid, std::uint64_t syscall_address,
+                                         std::vector<HeldSignal>& late) {
+  RemoteCalls calls(late, tid, syscall_address, false);
+  if (calls.take()) return calls;
+  calls.tid_ = -1;
+  return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid));
+}
+
 RemoteCalls::RemoteCalls(RemoteCalls&& other) noexcept
-    : stillness_(other.stillness_),
+    : late_(other.late_),
       tid_(std::exchange(other.tid_, -1)),
       syscall_address_(other.syscall_address_),
+      seized_(other.seized_),
       registers_(other.registers_),
       signal_mask_(other.signal_mask_),
       in_event_stop_(other.in_event_stop_) {}
@@ -105,13 +114,13 @@ void RemoteCalls::give_back() {
   }
   ::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers);
   ::ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof signal_mask_), &signal_mask_);
-  ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
+  if (seized_) ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
 }
 
 Result<int> RemoteCalls::resume(int request) {
   if (::ptrace(static_cast<__ptrace_request>(request), tid_, nullptr, nullptr) != 0)
     return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
-  auto status = stillness_->wait_for_stop(tid_, request);
+  auto status = wait_for_stop(tid_, request, *late_);
   in_event_stop_ = status && is_event_stop(*status);
   return status;
 }
@@ -145,6 +154,7 @@ Result<std::uint64_t> RemoteCalls::run() {
     return fail(ErrorCode::not_stoppable,
                 fmt::format("thread {} is at {:#x} after a call, {:#x} was expected", tid_, after.rip,
                             syscall_address_ + syscall_length));
+  if (!seized_) return after.rax;
   ::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
   const auto status = resume(PTRACE_CONT);
   if (!status) return tl::make_unexpected(status.error());

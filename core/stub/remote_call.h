@@ -25,6 +25,11 @@ class RemoteCalls {
   static Result<RemoteCalls> borrow(const Target& target, Standstill& stillness,
                                     std::uint64_t syscall_address);
 
+  /// The same in a thread that this one has attached to by other means (PTRACE_ATTACH, with
+  /// PTRACE_O_TRACESYSGOOD) and that is stopped, not in a system call. Signals that come meanwhile go into
+  /// `late`, which must outlive the object.
+  static Result<RemoteCalls> in_stop(pid_t tid, std::uint64_t syscall_address, std::vector<HeldSignal>& late);
+
   RemoteCalls(RemoteCalls&& other) noexcept;
   RemoteCalls& operator=(RemoteCalls&&) = delete;
   ~RemoteCalls();
@@ -36,16 +41,17 @@ class RemoteCalls {
   [[nodiscard]] pid_t tid() const { return tid_; }
 
  private:
-  RemoteCalls(Standstill& stillness, pid_t tid, std::uint64_t syscall_address)
-      : stillness_(&stillness), tid_(tid), syscall_address_(syscall_address) {}
+  RemoteCalls(std::vector<HeldSignal>& late, pid_t tid, std::uint64_t syscall_address, bool seized)
+      : late_(&late), tid_(tid), syscall_address_(syscall_address), seized_(seized) {}
   bool take();
   Result<std::uint64_t> run();
   Result<int> resume(int request);
   void give_back();
 
-  Standstill* stillness_;
+  std::vector<HeldSignal>* late_;
   pid_t tid_;
   std::uint64_t syscall_address_;
+  bool seized_;  ///< PTRACE_INTERRUPT is possible
   user_regs_struct registers_{};
   std::uint64_t signal_mask_ = 0;
   bool in_event_stop_ = true;  ///< the kernel looks at interrupted system calls again after such a stop

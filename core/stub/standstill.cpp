@@ -50,12 +50,6 @@ pid_t find_uninterruptible(const Target& target) {
   return 0;
 }
 
-/// The stop in which a signal is about to be delivered: WSTOPSIG without an event (man 2 ptrace). System call
-/// stops carry 0x80 (PTRACE_O_TRACESYSGOOD).
-bool is_signal_stop(int status) {
-  return WIFSTOPPED(status) && (status >> 16) == 0 && (WSTOPSIG(status) & 0x80) == 0;
-}
-
 tl::unexpected<Error> cannot_stop(const Target& target, pid_t tid) {
   const auto call = read_file(fmt::format("/proc/{}/task/{}/syscall", target.pid(), tid));
   const std::string number = call ? call->substr(0, call->find_first_of(" \n")) : "";
@@ -167,7 +161,7 @@ Standstill::~Standstill() {
 
 void Standstill::let_go(pid_t tid) {
   const auto held =
-      std::find_if(signals_.begin(), signals_.end(), [&](const Held& each) { return each.tid == tid; });
+      std::find_if(signals_.begin(), signals_.end(), [&](const HeldSignal& each) { return each.tid == tid; });
   const long signal = held == signals_.end() ? 0 : held->signal;
   ::ptrace(PTRACE_DETACH, tid, nullptr, signal);
 }
@@ -175,7 +169,7 @@ void Standstill::let_go(pid_t tid) {
 void Standstill::end() {
   if (pid_ < 0) return;
   for (const pid_t tid : stopped_) let_go(tid);
-  for (const Held& each : late_) ::syscall(SYS_tgkill, pid_, each.tid, each.signal);
+  for (const HeldSignal& each : late_) ::syscall(SYS_tgkill, pid_, each.tid, each.signal);
   ended_ns_ = monotonic_ns();
   stopped_.clear();
   // These will stop when what they wait for is over, and must not stay so.
@@ -206,26 +200,6 @@ bool Standstill::write(std::uint64_t address, std::span<const std::uint8_t> byte
     done += length;
   }
   return true;
-}
-
-Result<int> Standstill::wait_for_stop(pid_t tid, int request) {
-  constexpr std::uint64_t patience_ns = 2'000 * ns_per_ms;
-  const std::uint64_t deadline = monotonic_ns() + patience_ns;
-  while (true) {
-    int status = 0;
-    const pid_t got = ::waitpid(tid, &status, __WALL | WNOHANG);
-    if (got < 0 || (got == tid && !WIFSTOPPED(status)))
-      return fail(ErrorCode::process_ended, fmt::format("thread {} of process {} has ended", tid, pid_));
-    if (got == tid && !is_signal_stop(status)) return status;
-    if (got == tid) {
-      // Only signals that cannot be blocked come here; they are sent again at the end.
-      late_.push_back({tid, WSTOPSIG(status)});
-      ::ptrace(static_cast<__ptrace_request>(request), tid, nullptr, nullptr);
-    } else if (monotonic_ns() > deadline) {
-      return fail(ErrorCode::not_stoppable,
-                  fmt::format("thread {} of process {} did not stop again", tid, pid_));
-    }
-  }
 }
 
 }  // namespace whomap

@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/process/target.h"
+#include "core/stub/trace_stop.h"
 
 namespace whomap {
 
@@ -48,16 +49,10 @@ class Standstill {
   /// (proc_mem.force_override, Linux 6.12). False when it could not all be written.
   bool write(std::uint64_t address, std::span<const std::uint8_t> bytes);
 
-  /// Waits until `tid` stops again after it was resumed by a ptrace request. A signal that is about to be
-  /// delivered is kept for end() and the thread resumed with `request` once more. Returns the wait status.
-  /// Errors: process_ended; not_stoppable.
-  Result<int> wait_for_stop(pid_t tid, int request);
+  /// Signals that a thread got while it ran for us; they are sent again by end().
+  std::vector<HeldSignal>& late_signals() { return late_; }
 
  private:
-  struct Held {
-    pid_t tid;
-    int signal;
-  };
   Standstill() = default;
   bool seize_new(const Target& target, std::vector<pid_t>& waiting, Result<void>& problem);
   void collect(std::vector<pid_t>& waiting);
@@ -65,9 +60,9 @@ class Standstill {
 
   pid_t pid_ = -1;
   std::vector<pid_t> stopped_;
-  std::vector<pid_t> stragglers_;  ///< seized, not stopped yet
-  std::vector<Held> signals_;      ///< about to be delivered when the thread stopped
-  std::vector<Held> late_;         ///< came while the thread ran for us
+  std::vector<pid_t> stragglers_;    ///< seized, not stopped yet
+  std::vector<HeldSignal> signals_;  ///< about to be delivered when the thread stopped
+  std::vector<HeldSignal> late_;     ///< came while the thread ran for us
   std::uint64_t began_ns_ = 0, ended_ns_ = 0;
 };
 

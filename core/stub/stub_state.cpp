@@ -28,6 +28,34 @@ std::string hex_bytes(const std::vector<std::uint8_t>& bytes) {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
+/// Calls read(fields) for each object of the list; the text of the first problem, empty when there is none.
+template <class Read>
+std::string for_each(JsonFields& fields, const char* name, Read read) {
+  const json* const list = fields.array(name);
+  if (list == nullptr) return fields.problem();
+  for (const json& each : *list) {
+    JsonFields of_each(each, name);
+    read(of_each);
+    if (!of_each.problem().empty()) return of_each.problem();
+  }
+  return {};
+}
+
+/// Only its owner can look into it, and its owner is this user: nobody else can have put a file or a link
+/// there.
+Result<void> check_private(const std::string& folder) {
+  struct stat there {};
+  if (::lstat(folder.c_str(), &there) != 0)
+    return fail(ErrorCode::output_unwritable, fmt::format("cannot use {}", folder),
+                "name another folder in WHOMAP_STATE_DIR", errno);
+  if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 0077) != 0)
+    return fail(ErrorCode::output_unwritable, fmt::format("{} is not a private folder of this user", folder),
+                "it must be a folder of mode 0700; name another one in WHOMAP_STATE_DIR");
+  return {};
+}
+
+}  // namespace
+
 ordered_json to_json(const StubState& state) {
   ordered_json out;
   out["format"] = format_name;
@@ -50,24 +78,12 @@ ordered_json to_json(const StubState& state) {
         {{"address", hex_string(each.address)}, {"site", each.site}, {"number", each.number}});
   out["syscall_address"] = hex_string(state.syscall_address);
   out["trap_handler"] = hex_string(state.trap_handler);
+  out["action_address"] = hex_string(state.action_address);
   out["old_action"] = hex_bytes(state.old_action);
   return out;
 }
 
-/// Calls read(fields) for each object of the list; the text of the first problem, empty when there is none.
-template <class Read>
-std::string for_each(JsonFields& fields, const char* name, Read read) {
-  const json* const list = fields.array(name);
-  if (list == nullptr) return fields.problem();
-  for (const json& each : *list) {
-    JsonFields of_each(each, name);
-    read(of_each);
-    if (!of_each.problem().empty()) return of_each.problem();
-  }
-  return {};
-}
-
-Result<StubState> from_json(const json& object, const std::string& path) {
+Result<StubState> stub_state_from_json(const json& object, const std::string& path) {
   JsonFields fields(object, "");
   StubState state;
   if (fields.text("format") != format_name || fields.unsigned_integer("version") != format_version)
@@ -92,6 +108,7 @@ Result<StubState> from_json(const json& object, const std::string& path) {
     });
   state.syscall_address = fields.address("syscall_address");
   state.trap_handler = fields.address("trap_handler");
+  state.action_address = fields.address("action_address");
   state.old_action = fields.hex_bytes("old_action");
   if (problem.empty()) problem = fields.problem();
   for (const PlacedJump& each : state.jumps)
@@ -100,21 +117,6 @@ Result<StubState> from_json(const json& object, const std::string& path) {
   if (!problem.empty()) return fail(ErrorCode::input_damaged, fmt::format("{}: {}", path, problem));
   return state;
 }
-
-/// Only its owner can look into it, and its owner is this user: nobody else can have put a file or a link
-/// there.
-Result<void> check_private(const std::string& folder) {
-  struct stat there {};
-  if (::lstat(folder.c_str(), &there) != 0)
-    return fail(ErrorCode::output_unwritable, fmt::format("cannot use {}", folder),
-                "name another folder in WHOMAP_STATE_DIR", errno);
-  if (!S_ISDIR(there.st_mode) || there.st_uid != ::geteuid() || (there.st_mode & 0077) != 0)
-    return fail(ErrorCode::output_unwritable, fmt::format("{} is not a private folder of this user", folder),
-                "it must be a folder of mode 0700; name another one in WHOMAP_STATE_DIR");
-  return {};
-}
-
-}  // namespace
 
 Result<std::string> state_folder() {
   std::string folder;
@@ -164,7 +166,7 @@ Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
   if (!text) return tl::make_unexpected(text.error());
   const json parsed = parse_json(*text);
   if (parsed.is_discarded()) return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", *path));
-  auto state = from_json(parsed, *path);
+  auto state = stub_state_from_json(parsed, *path);
   if (!state) return tl::make_unexpected(state.error());
   if (state->target.pid != target.pid || state->target.start_time != target.start_time)
     return fail(ErrorCode::process_replaced, fmt::format("{} is of another process", *path));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.h"
 #include "core/process/target.h"
 
@@ -44,6 +46,7 @@ struct StubState {
   std::vector<TrapPoint> traps;
   std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
   std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none
+  std::uint64_t action_address = 0;      ///< of the kernel's struct sigaction for that handler, in our data
   std::vector<std::uint8_t> old_action;  ///< the kernel's struct sigaction before, 32 bytes
 };
 
@@ -54,6 +57,10 @@ Result<std::string> state_folder();
 
 /// PID-STARTTIME.state in the folder.
 Result<std::string> state_path(const TargetIdentity& target);
+
+nlohmann::ordered_json to_json(const StubState& state);
+/// `where` names the source in messages. Errors: input_kind, input_damaged.
+Result<StubState> stub_state_from_json(const nlohmann::json& object, const std::string& where);
 
 /// Written to a new file and renamed: a reader sees the old or the new one whole.
 Result<void> save(const StubState& state);

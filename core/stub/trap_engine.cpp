@@ -88,6 +88,7 @@ Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
                             base + static_cast<std::uint64_t>(whomap_trap_restorer - whomap_trap_template),
                             0};
   state.trap_handler = action.handler;
+  state.action_address = scratch;
   if (auto saved = save(state); !saved) return saved;
   if (!stillness.write(data, bytes_of(handler_data)) || !stillness.write(scratch, bytes_of(action)))
     return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);

@@ -22,6 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux, as the events' times
 
+constexpr double ns_per_ms = 1e6;
+
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
@@ -44,7 +46,7 @@ class Recorder {
         stacks_(target) {}
 
   RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
-                      std::function<void(bool engine_finished)> let_go) {
+                      std::function<StopTimes(bool engine_finished)> let_go) {
     let_go_ = std::move(let_go);
     channel_.say_ready();
     enter(Phase::arming, options_.patience_seconds);
@@ -79,7 +81,14 @@ class Recorder {
 
   /// The engine's clean-up, once.
   void release_target() {
-    if (const auto let_go = std::exchange(let_go_, nullptr)) let_go(result_.engine_finished);
+    const auto let_go = std::exchange(let_go_, nullptr);
+    if (!let_go) return;
+    const StopTimes stops = let_go(result_.engine_finished);
+    if (stops.total_ns == 0) return;
+    TraceEnd& totals = result_.end;
+    totals.stopped_ms = totals.stopped_ms.value_or(0) + static_cast<double>(stops.total_ns) / ns_per_ms;
+    totals.longest_stop_ms =
+        std::max(totals.longest_stop_ms.value_or(0), static_cast<double>(stops.longest_ns) / ns_per_ms);
   }
 
   void wait() {
@@ -161,7 +170,6 @@ class Recorder {
           "{} calls were seen to start and not to return: a signal handler jumped away, the thread ended, or "
           "the trace did",
           counts.unpaired));
-    constexpr double ns_per_ms = 1e6;
     if (counts.stopped_ns > 0) {
       totals.stopped_ms = static_cast<double>(counts.stopped_ns) / ns_per_ms;
       totals.longest_stop_ms = static_cast<double>(counts.longest_stop_ns) / ns_per_ms;
@@ -242,7 +250,7 @@ class Recorder {
     keep(writer_.flush());
   }
 
-  std::function<void(bool)> let_go_;
+  std::function<StopTimes(bool)> let_go_;
   const Target& target_;
   CollectorChannel channel_;
   const RecordingOptions& options_;
@@ -262,9 +270,10 @@ class Recorder {
 Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
-                               std::function<void(bool engine_finished)> let_go) {
-  auto writer = TraceWriter::create(options.path, options.overwrite,
-                                    {target.identity(), plan, options.engine, WHOMAP_VERSION, monotonic_ns()});
+                               std::function<StopTimes(bool engine_finished)> let_go) {
+  auto writer =
+      TraceWriter::create(options.path, options.overwrite,
+                          {target.identity(), plan, options.engine, WHOMAP_VERSION, monotonic_ns()});
   if (!writer) return tl::make_unexpected(writer.error());
   return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, std::move(let_go));
 }

@@ -26,6 +26,12 @@ struct RecordingOptions {
   double patience_seconds = 20;  ///< for the engine to arm, and later to let go
 };
 
+/// How long all threads of the target stood still outside the engine's own count.
+struct StopTimes {
+  std::uint64_t total_ns = 0;
+  std::uint64_t longest_ns = 0;
+};
+
 struct RecordingProgress {
   double seconds = 0;
   std::uint64_t events = 0;
@@ -45,6 +51,6 @@ struct RecordingResult {
 Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
-                               std::function<void(bool engine_finished)> let_go);
+                               std::function<StopTimes(bool engine_finished)> let_go);
 
 }  // namespace whomap

@@ -49,3 +49,9 @@ def set_planned(plan, tracer, failures):
         breakpoints.append(SiteBreakpoint(
             int(site["return_address"], 16), site["id"], tracer.at_return, failures))
     return breakpoints
+
+
+def set_traps(stubs, tracer, failures):
+    """Breakpoints on the int3 that are in the stubs; the tracer knows each by its place in the list."""
+    return [SiteBreakpoint(int(trap["address"], 16), index, tracer.at_trap, failures)
+            for index, trap in enumerate(stubs["traps"])]

@@ -31,11 +31,13 @@ def start_time(pid):
 
 class Session:
     """`configuration`: plan (as `whomap plan --format json`), stack_bytes, and either channel_fd and
-    status_fd (inherited from whomap) or collector (a command line to start)."""
+    status_fd (inherited from whomap) or collector (a command line to start). stubs: the state of stubs that are in
+    the target already, for their sites no breakpoint is set."""
 
     def __init__(self, configuration):
         self.plan = configuration["plan"]
         self.pid = self.plan["target"]["pid"]
+        self.stubs = configuration.get("stubs")
         self.stack_bytes = configuration["stack_bytes"]
         self.channel_fd = configuration.get("channel_fd")
         self.collector = configuration.get("collector")
@@ -73,6 +75,8 @@ class Session:
         tracer = Tracer(plan_text, self.channel_fd, self.stack_bytes)
         if not tracer.wait_for_ready():
             raise RuntimeError("whomap is not there to receive the captures")
+        if self.stubs:
+            tracer.use_stubs(json.dumps(self.stubs))
         self.tracer = tracer
 
     def attach(self):
@@ -89,7 +93,12 @@ class Session:
 
     def arm(self):
         self.tracer.remember_code()
+        # The int3 comes first: GDB then takes each for a permanent breakpoint, that it has neither to write nor to
+        # step over.
+        self.tracer.arm_traps()
         self.breakpoints = breakpoints.set_planned(self.plan, self.tracer, self.failures)
+        if self.stubs:
+            self.breakpoints += breakpoints.set_traps(self.stubs, self.tracer, self.failures)
         gdb.execute("catch exec", to_string=True)  # its addresses mean nothing in another program
         self.tracer.stopped_for(time.monotonic_ns() - self.stopped_since)
         self.busy_since = time.process_time_ns()
@@ -143,6 +152,7 @@ class Session:
 
     def end_soon(self, reason):
         self.tracer.take_out_breakpoints()
+        self.tracer.disarm_traps()
         time.sleep(SETTLE_SECONDS)
         gdb.post_event(lambda: self.let_go(reason))
 
@@ -162,9 +172,11 @@ class Session:
         try:
             if self.tracer is not None:
                 self.tracer.take_out_breakpoints()
+                self.tracer.disarm_traps()
             self.disable_breakpoints()
             if self.tracer is not None:
                 self.tracer.undo_foreign_writes()
+                self.tracer.disarm_traps()
             if gdb.selected_inferior().pid:
                 begin = time.monotonic_ns()
                 gdb.execute("detach", to_string=True)

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/gdb_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/capture/code_guard.h"
+#include "core/plan/script.h"
+#include "core/process/permission.h"
+#include "core/stub/supervisor.h"
+#include "gdb_plugin/gdb_process.h"
+
+namespace whomap::cli {
+namespace {
+
+/// After the tracer: is the target as it was?
+void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outcome) {
+  if (!outcome.restored.empty())
+    say(common, fmt::format("put back the original code at {} places that a killed GDB had left changed",
+                            outcome.restored.size()));
+  for (const CodeGuard::Foreign& foreign : outcome.foreign)
+    say(common,
+        fmt::format(
+            "the memory at {:#x} is not what it was before the trace (a library was unloaded, or code was "
+            "patched by somebody else); it was left alone",
+            foreign.address));
+  for (const std::uint64_t address : outcome.failed)
+    say(common, fmt::format("the code at {:#x} could not be checked or put back", address));
+  if (outcome.resumed)
+    say(common, "the killed GDB had left the process stopped; it was continued with SIGCONT");
+}
+
+/// Stubs for the sites that have room, if it can be done at all; ordinary breakpoints do for the others.
+std::optional<SupervisedStubs> put_stubs_in(const Plan& plan, const CommonOptions& common) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  auto stubs = SupervisedStubs::start(program.string(), plan, "trap");
+  if (stubs) return std::move(*stubs);
+  say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(stubs.error())));
+  return std::nullopt;
+}
+
+/// The plan without the sites that have a stub.
+Plan for_breakpoints(const Plan& plan, const StubState& state) {
+  Plan rest = plan;
+  for (const PlacedJump& jump : state.jumps) {
+    rest.sites[jump.site].watch = WatchKind::none;
+    rest.sites[jump.site].reason = "watched in its stub";
+  }
+  return rest;
+}
+
+void report_removed(const CommonOptions& common, const Result<Removed>& removed) {
+  if (!removed) return say(common, to_line(removed.error()));
+  for (const std::uint64_t address : removed->foreign)
+    say(common,
+        fmt::format("the code at {:#x} was changed by somebody else during the trace; it was left alone",
+                    address));
+  for (const std::uint64_t address : removed->failed)
+    say(common, fmt::format("the code at {:#x} could not be put back", address));
+  if (removed->handler_kept)
+    say(common, "the process has set a SIGTRAP handler of its own during the trace; it was left alone");
+}
+
+}  // namespace
+
+Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& plan,
+                                       const RecordingOptions& recording, bool with_stubs,
+                                       const CommonOptions& common) {
+  const auto plugin = find_plugin_folder();
+  if (!plugin) return tl::make_unexpected(plugin.error());
+  if (const auto found = find_gdb(); !found) return tl::make_unexpected(found.error());
+  auto stubs = with_stubs ? put_stubs_in(plan, common) : std::nullopt;
+  const Plan rest = stubs ? for_breakpoints(plan, stubs->installed().state) : plan;
+  const auto guard = CodeGuard::record(target.target, rest);
+  if (!guard) return tl::make_unexpected(guard.error());
+  auto channel = make_channel();
+  if (!channel) return tl::make_unexpected(channel.error());
+  auto gdb = GdbProcess::start(std::move(channel->tracer), [&](int channel_fd, int status_fd) {
+    ScriptOptions script;
+    script.plugin_folder = *plugin;
+    script.channel_fd = channel_fd;
+    script.status_fd = status_fd;
+    if (stubs) script.stubs = to_json(stubs->installed().state);
+    return gdb_script(rest, script);
+  });
+  if (!gdb) return tl::make_unexpected(gdb.error());
+
+  bool gdb_ended_well = false;
+  auto result = record(
+      target.target, plan, CollectorChannel(std::move(channel->collector)), recording,
+      progress_printer(common, recording.seconds), [&](bool) {
+        constexpr double patience_seconds = 10;
+        const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
+        const auto status = gdb->status();
+        gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
+        report_outcome(common, guard->restore(target.target, !gdb_ended_well));
+        StopTimes stops;
+        if (!stubs) return stops;
+        const auto removed = stubs->remove();
+        report_removed(common, removed);
+        for (const std::uint64_t each : {stubs->installed().stopped_ns, removed ? removed->stopped_ns : 0}) {
+          stops.total_ns += each;
+          stops.longest_ns = std::max(stops.longest_ns, each);
+        }
+        return stops;
+      });
+  if (common.verbose) std::fputs(fmt::format("--- GDB printed:\n{}---\n", gdb->output()).c_str(), stderr);
+  if (!result) return result;
+  for (const auto& line : gdb->status())
+    if (line.value("hit_errors", 0) > 0)
+      say(common, fmt::format("{} hits could not be recorded: {}", line.value("hit_errors", 0),
+                              line.value("first_hit_error", "")));
+  if (!result->armed) {
+    if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
+    if (result->end.reason == "interrupted")
+      return fail(ErrorCode::interrupted, "interrupted before the trace began");
+    if (result->target) return tl::make_unexpected(*result->target);
+    // Another tracer may have been quicker.
+    if (const auto obstacle = attach_obstacle(read_access_facts(target.target)))
+      return tl::make_unexpected(*obstacle);
+    return tl::make_unexpected(gdb->diagnose());
+  }
+  if (!gdb_ended_well) say(common, "GDB did not end by itself; the answer is from what came before");
+  return result;
+}
+
+}  // namespace whomap::cli
