@@ -19,6 +19,7 @@
 #include "core/plan/code_sites.h"
 #include "core/plan/site_builder.h"
 #include "core/plan/stub_room.h"
+#include "core/process/own_memory.h"
 #include "core/process/syscalls.h"
 #include "core/process/vma.h"
 
@@ -219,7 +220,9 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
     if (!maps) return tl::make_unexpected(maps.error());
     std::vector<AddressRange> anonymous;
     for (const Vma& vma : maps->vmas)
-      if (vma.executable && !vma.file_backed() && !is_kernel_code(vma.name)) anonymous.push_back(vma.range());
+      if (vma.executable && !vma.file_backed() && !is_kernel_code(vma.name) &&
+          !is_own_code(target.pid(), vma))
+        anonymous.push_back(vma.range());
     if (!anonymous.empty() && is_wanted("[anon]"))
       loaded.push_back({ModuleCode(CodeView::of_memory(target.pid(), anonymous, *known_pages), nullptr,
                                    x86_64, 0, "[anon]", {}),

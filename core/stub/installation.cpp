@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "core/process/memory.h"
+#include "core/process/own_memory.h"
 #include "core/process/syscalls.h"
 #include "core/process/vma.h"
 #include "core/stub/call_filters.h"
@@ -161,7 +162,7 @@ class Drafter {
 
   Result<Area> build(const Neighbourhood& neighbourhood, std::uint64_t address) {
     CodeBuffer code(address);
-    code.append(stub_header(draft_.state.nonce));
+    code.append(own_header(draft_.state.nonce));
     if (auto begun = engine_.begin(code, draft_.data); !begun) return tl::make_unexpected(begun.error());
     for (const std::size_t index : neighbourhood.served) {
       auto jump = append_stub(code, *sites_[index], engine_);
@@ -266,7 +267,7 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
 bool is_ours(pid_t pid, const StubState& state) {
   return std::any_of(state.memory.begin(), state.memory.end(), [&](const PlacedMemory& each) {
     return each.kind == "code" &&
-           nonce_of_header(read_bytes(pid, each.address, stub_header_size)) == state.nonce;
+           nonce_of_header(read_bytes(pid, each.address, own_header_size)) == state.nonce;
   });
 }
 

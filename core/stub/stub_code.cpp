@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/stub_code.h"
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -13,9 +12,6 @@
 namespace whomap {
 namespace {
 
-constexpr std::string_view mark = "whomap stub 1";
-constexpr std::size_t nonce_at = 16;
-constexpr std::size_t nonce_length = 32;
 constexpr std::uint8_t nop = 0x90;
 constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
 
@@ -44,19 +40,6 @@ tl::unexpected<Error> out_of_reach(const Site& site) {
 }
 
 }  // namespace
-
-std::array<std::uint8_t, stub_header_size> stub_header(const std::string& nonce) {
-  std::array<std::uint8_t, stub_header_size> header{};
-  std::copy(mark.begin(), mark.end(), header.begin());
-  std::copy_n(nonce.begin(), std::min(nonce.size(), nonce_length), header.begin() + nonce_at);
-  return header;
-}
-
-std::string nonce_of_header(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() < stub_header_size || !std::equal(mark.begin(), mark.end(), bytes.begin())) return {};
-  const auto begin = bytes.begin() + nonce_at;
-  return {begin, begin + nonce_length};
-}
 
 Result<PlacedJump> append_stub(CodeBuffer& code, const Site& site, HandOver& hand_over) {
   const StubRoom& room = site.stub;

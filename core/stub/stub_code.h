@@ -10,25 +10,12 @@
 // indirect branch tracking and shadow stacks see nothing.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "core/plan/plan.h"
 #include "core/stub/code_buffer.h"
 #include "core/stub/hand_over.h"
 #include "core/stub/stub_state.h"
 
 namespace whomap {
-
-constexpr std::size_t stub_header_size = 64;
-
-/// `nonce`: 32 hex digits.
-std::array<std::uint8_t, stub_header_size> stub_header(const std::string& nonce);
-/// The nonce in a header, empty when it is none.
-std::string nonce_of_header(std::span<const std::uint8_t> bytes);
 
 /// Appends the stub of `site` and returns the jump to it that takes the place of the site's instruction.
 /// Errors: unsupported_target naming what cannot be done; what was appended for it is harmless.

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "core/process/memory.h"
+#include "core/process/own_memory.h"
 #include "core/stub/stub_code.h"
 
 extern "C" {
@@ -82,7 +83,7 @@ Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   std::memcpy(handler_data.data(), state.old_action.data(), sizeof(std::uint64_t));
   handler_data[1] = areas.size();
   std::copy(areas.begin(), areas.end(), handler_data.begin() + 2);
-  const std::uint64_t base = areas.front() + stub_header_size;
+  const std::uint64_t base = areas.front() + own_header_size;
   const KernelAction action{base + static_cast<std::uint64_t>(whomap_trap_handler - whomap_trap_template),
                             SA_SIGINFO | SA_NODEFER | SA_RESTART | SA_ONSTACK | sa_restorer,
                             base + static_cast<std::uint64_t>(whomap_trap_restorer - whomap_trap_template),
