@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where things lie in the memory that stubs and the tracer share, for the assembler. ring.h has the same as
+// structs and asserts that both agree. Preprocessor constants only: this file is included by assembly.
+#pragma once
+
+// ControlPage
+#define WHOMAP_CONTROL_ARMED 0
+#define WHOMAP_CONTROL_TSC_USABLE 4
+#define WHOMAP_CONTROL_THREAD_BASE_USABLE 8
+#define WHOMAP_CONTROL_RATE_LIMITED 12
+#define WHOMAP_CONTROL_RING 16
+#define WHOMAP_CONTROL_STATES 32
+#define WHOMAP_CONTROL_SLOTS 40
+#define WHOMAP_CONTROL_SLOT_BYTES 48
+#define WHOMAP_CONTROL_SLOT_MASK 56
+#define WHOMAP_CONTROL_STACK_BYTES 64
+#define WHOMAP_CONTROL_MINIMUM_LENGTH 72
+#define WHOMAP_CONTROL_SAMPLE_INTERVAL 80
+#define WHOMAP_CONTROL_SAMPLE_MASK 88
+#define WHOMAP_CONTROL_INSIDE 128
+#define WHOMAP_CONTROL_SAMPLED_BYTES 192
+#define WHOMAP_CONTROL_TOO_SHORT 256
+#define WHOMAP_CONTROL_TOO_SHORT_BYTES 264
+#define WHOMAP_CONTROL_NOT_SAMPLED 272
+#define WHOMAP_CONTROL_NOT_SAMPLED_BYTES 280
+#define WHOMAP_CONTROL_NO_PLACE 288
+#define WHOMAP_CONTROL_ABANDONED 296
+#define WHOMAP_CONTROL_UNARMED_RETURNS 304
+#define WHOMAP_CONTROL_UNPAIRED 312
+#define WHOMAP_CONTROL_BYTES 4096
+
+#define WHOMAP_ARMED 1
+#define WHOMAP_FINISHING 2
+
+// CallEntry. A bucket is as many as one looks through before giving up.
+#define WHOMAP_CALL_KEY 0
+#define WHOMAP_CALL_RESULT 8
+#define WHOMAP_CALL_FLAGS 16
+#define WHOMAP_CALL_TRIES 20
+#define WHOMAP_CALL_ENTER_TSC 24
+#define WHOMAP_CALL_EXIT_TSC 32
+#define WHOMAP_CALL_THREAD_BASE 40
+#define WHOMAP_CALL_COPY_BYTES 48
+#define WHOMAP_CALL_STACK_END 56
+#define WHOMAP_CALL_TABLE 64
+#define WHOMAP_CALL_SEQUENCE 72
+#define WHOMAP_CALL_CLAIM 80
+#define WHOMAP_CALL_INDEX 88
+#define WHOMAP_CALL_STATE 96
+#define WHOMAP_CALL_CLAIMED 104
+#define WHOMAP_CALL_BYTES 128
+#define WHOMAP_BUCKET_BYTES 1024
+#define WHOMAP_BUCKET_SHIFT 10
+#define WHOMAP_BUCKETS 512
+
+// RingHead
+#define WHOMAP_RING_CLAIMS 128
+#define WHOMAP_RING_DROPPED 256
+#define WHOMAP_RING_OVER_RATE 264
+#define WHOMAP_RING_TOKENS 384
+#define WHOMAP_RING_CURRENT_TABLE 512
+
+// StackTable, then its ranges of 16 bytes (start, end)
+#define WHOMAP_TABLE_SEQUENCE 0
+#define WHOMAP_TABLE_COUNT 8
+#define WHOMAP_TABLE_RANGES 64
+#define WHOMAP_RANGE_SHIFT 4
+
+// What a slot's state word has in its two lowest bits; the claim's number is above them.
+#define WHOMAP_SLOT_FREE 0
+#define WHOMAP_SLOT_WRITING 1
+#define WHOMAP_SLOT_COMPLETE 2
+#define WHOMAP_SLOT_RETIRED 3
+
+// SlotHead, then the copy of the stack
+#define WHOMAP_SLOT_CLAIM 0
+#define WHOMAP_SLOT_SITE 8
+#define WHOMAP_SLOT_NUMBER 12
+#define WHOMAP_SLOT_ARGUMENTS 16
+#define WHOMAP_SLOT_RESULT 64
+#define WHOMAP_SLOT_ENTER_TSC 72
+#define WHOMAP_SLOT_EXIT_TSC 80
+#define WHOMAP_SLOT_THREAD_BASE 88
+#define WHOMAP_SLOT_RSP 96
+#define WHOMAP_SLOT_RBP 104
+#define WHOMAP_SLOT_RBX 112
+#define WHOMAP_SLOT_R12 120
+#define WHOMAP_SLOT_R13 128
+#define WHOMAP_SLOT_R14 136
+#define WHOMAP_SLOT_R15 144
+#define WHOMAP_SLOT_COPY_BYTES 152
+#define WHOMAP_SLOT_STACK_END 160
+#define WHOMAP_SLOT_STACK 192
+
+// Why the copy of the stack ends where it does
+#define WHOMAP_STACK_END_WHOLE 0
+#define WHOMAP_STACK_END_CAPACITY 1
+#define WHOMAP_STACK_END_PAGE 2
+#define WHOMAP_STACK_END_OWN_RANGE 3
+#define WHOMAP_STACK_END_UNALIGNED 4
+
+// Literals at the end of the stub's code
+#define WHOMAP_LITERAL_CONTROL 0
+#define WHOMAP_LITERAL_CALLS 8
+#define WHOMAP_LITERAL_NUMBER 16
+#define WHOMAP_LITERAL_SITE 20
+#define WHOMAP_LITERAL_ALWAYS 24
+#define WHOMAP_LITERAL_BYTES 32
