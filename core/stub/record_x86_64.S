@@ -53,7 +53,7 @@
   sahf
 .endm
 
-  .balign 8
+  .balign 8, 0x90
 whomap_record_begin:
   save_flags
   mov .Lcontrol(%rip), %rcx
@@ -428,7 +428,7 @@ whomap_record_begin:
   syscall
   jmp .Lend
 
-  .balign 8
+  .balign 8, 0x90
 whomap_record_literals:
 .Lcontrol: .quad 0
 .Lcalls: .quad 0
