@@ -50,22 +50,22 @@ void format_ring(std::span<std::byte> ring, const RingShape& shape) {
   head->current_table = shape.tables;
 }
 
-ControlPage control_page(std::uint64_t ring, const RingShape& shape, const RecordOptions& options) {
-  ControlPage control;
-  control.tsc_usable = options.tsc_usable ? 1 : 0;
-  control.thread_base_usable = options.thread_base_usable ? 1 : 0;
-  control.rate_limited = options.rate_limited ? 1 : 0;
-  control.ring = ring;
-  control.ring_bytes = shape.bytes;
-  control.states = ring + shape.states;
-  control.slots = ring + shape.slots;
-  control.slot_bytes = shape.slot_bytes;
-  control.slot_mask = shape.options.slot_count - 1;
-  control.stack_bytes = shape.options.stack_bytes;
-  control.minimum_length = options.minimum_length;
-  control.sample_interval = std::bit_floor(options.sample_interval);
-  control.sample_mask = control.sample_interval == 0 ? 0 : control.sample_interval - 1;
-  return control;
+RecordSettings record_settings(std::uint64_t ring, const RingShape& shape, const RecordOptions& options) {
+  RecordSettings settings;
+  settings.tsc_usable = options.tsc_usable ? 1 : 0;
+  settings.thread_base_usable = options.thread_base_usable ? 1 : 0;
+  settings.rate_limited = options.rate_limited ? 1 : 0;
+  settings.ring = ring;
+  settings.ring_bytes = shape.bytes;
+  settings.states = ring + shape.states;
+  settings.slots = ring + shape.slots;
+  settings.slot_bytes = shape.slot_bytes;
+  settings.slot_mask = shape.options.slot_count - 1;
+  settings.stack_bytes = shape.options.stack_bytes;
+  settings.minimum_length = options.minimum_length;
+  settings.sample_interval = std::bit_floor(options.sample_interval);
+  settings.sample_mask = settings.sample_interval == 0 ? 0 : settings.sample_interval - 1;
+  return settings;
 }
 
 }  // namespace whomap

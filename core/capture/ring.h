@@ -2,9 +2,10 @@
 // The memory that carries calls from the target to the tracer. core/README.md describes it as a whole.
 //
 // Control area: private to the target, at an address that its stubs know. Its first page, ControlPage, is to
-// be MADV_WIPEONFORK, so that in a forked child every field reads 0 and nothing is recorded there. The call
-// entries behind it are not: a child forked while a call is being recorded takes its own rax from them.
-// Ring: shared by both sides, each at an address of its own, so it holds offsets only.
+// be MADV_WIPEONFORK, so that a forked child finds itself not armed and records nothing. What lies behind it,
+// the settings and the calls under way, is not wiped: a child that was forked by a signal handler while a
+// call was being recorded goes on there until it asks whether it is armed, and then takes its own rax from
+// the entry. Ring: shared by both sides, each at an address of its own, so it holds offsets only.
 #pragma once
 
 #include <array>
@@ -26,23 +27,9 @@ enum class Armed : std::uint32_t {
   finishing = WHOMAP_FINISHING,  ///< calls under way are still recorded, no others
 };
 
-/// Written by the tracer before `armed`, read by stubs. Addresses are the target's.
+/// All 0 at first, and in a forked child.
 struct ControlPage {
-  std::uint32_t armed = 0;
-  std::uint32_t tsc_usable = 0;          ///< else times are 0 and only claims order the calls
-  std::uint32_t thread_base_usable = 0;  ///< rdfsbase works: AT_HWCAP2 has bit 1 (HWCAP2_FSGSBASE)
-  std::uint32_t rate_limited = 0;  ///< each call but munmap, mremap and brk takes one of RingHead::tokens
-  std::uint64_t ring = 0;
-  std::uint64_t ring_bytes = 0;
-  std::uint64_t states = 0;
-  std::uint64_t slots = 0;
-  std::uint64_t slot_bytes = 0;
-  std::uint64_t slot_mask = 0;  ///< number of slots - 1
-  std::uint64_t stack_bytes = 0;
-  std::uint64_t minimum_length = 0;   ///< shorter mmaps are only counted
-  std::uint64_t sample_interval = 0;  ///< bytes, a power of two: one mmap each time the sum passes a multiple
-  std::uint64_t sample_mask = 0;      ///< sample_interval - 1
-  std::uint64_t magic = control_magic;
+  std::uint32_t armed = 0;  ///< written by the tracer, after the settings
 
   /// Threads that may be touching the ring. It is 0 only if nobody is; after `armed` was set to `off` and
   /// this was then read as 0, nobody will be.
@@ -59,6 +46,25 @@ struct ControlPage {
   std::uint64_t unpaired = 0;         ///< returned without an entry
 };
 
+/// Written by the tracer while not armed and `inside` is 0. Addresses are the target's.
+struct RecordSettings {
+  std::uint64_t magic = control_magic;
+  std::uint32_t tsc_usable = 0;          ///< else times are 0 and only claims order the calls
+  std::uint32_t thread_base_usable = 0;  ///< rdfsbase works: AT_HWCAP2 has bit 1 (HWCAP2_FSGSBASE)
+  std::uint32_t rate_limited = 0;  ///< each call but munmap, mremap and brk takes one of RingHead::tokens
+  std::uint32_t padding = 0;
+  std::uint64_t ring = 0;
+  std::uint64_t ring_bytes = 0;
+  std::uint64_t states = 0;
+  std::uint64_t slots = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t slot_mask = 0;  ///< number of slots - 1
+  std::uint64_t stack_bytes = 0;
+  std::uint64_t minimum_length = 0;   ///< shorter mmaps are only counted
+  std::uint64_t sample_interval = 0;  ///< bytes, a power of two: one mmap each time the sum passes a multiple
+  std::uint64_t sample_mask = 0;      ///< sample_interval - 1
+};
+
 /// One call under way, found by the thread's stack pointer: nothing else that is the stub's own outlives the
 /// syscall instruction. `key` 0 is a free entry.
 struct CallEntry {
@@ -71,7 +77,7 @@ struct CallEntry {
 };
 
 inline constexpr std::size_t control_area_bytes =
-    WHOMAP_CONTROL_BYTES + std::size_t{WHOMAP_BUCKETS} * WHOMAP_BUCKET_BYTES;
+    WHOMAP_CALLS + std::size_t{WHOMAP_BUCKETS} * WHOMAP_BUCKET_BYTES;
 
 struct RingHead {
   std::uint64_t magic;
@@ -139,22 +145,24 @@ struct RecordOptions {
   std::uint64_t sample_interval = 0;  ///< rounded down to a power of two; 0: every mmap
 };
 
-/// The control page for a ring that the target has mapped at `ring`; not armed yet.
-ControlPage control_page(std::uint64_t ring, const RingShape& shape, const RecordOptions& options);
+/// What to write at the control area's address + WHOMAP_SETTINGS for a ring that the target has mapped at
+/// `ring`.
+RecordSettings record_settings(std::uint64_t ring, const RingShape& shape, const RecordOptions& options);
 
 static_assert(offsetof(ControlPage, armed) == WHOMAP_CONTROL_ARMED);
-static_assert(offsetof(ControlPage, tsc_usable) == WHOMAP_CONTROL_TSC_USABLE);
-static_assert(offsetof(ControlPage, thread_base_usable) == WHOMAP_CONTROL_THREAD_BASE_USABLE);
-static_assert(offsetof(ControlPage, rate_limited) == WHOMAP_CONTROL_RATE_LIMITED);
-static_assert(offsetof(ControlPage, ring) == WHOMAP_CONTROL_RING);
-static_assert(offsetof(ControlPage, states) == WHOMAP_CONTROL_STATES);
-static_assert(offsetof(ControlPage, slots) == WHOMAP_CONTROL_SLOTS);
-static_assert(offsetof(ControlPage, slot_bytes) == WHOMAP_CONTROL_SLOT_BYTES);
-static_assert(offsetof(ControlPage, slot_mask) == WHOMAP_CONTROL_SLOT_MASK);
-static_assert(offsetof(ControlPage, stack_bytes) == WHOMAP_CONTROL_STACK_BYTES);
-static_assert(offsetof(ControlPage, minimum_length) == WHOMAP_CONTROL_MINIMUM_LENGTH);
-static_assert(offsetof(ControlPage, sample_interval) == WHOMAP_CONTROL_SAMPLE_INTERVAL);
-static_assert(offsetof(ControlPage, sample_mask) == WHOMAP_CONTROL_SAMPLE_MASK);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, tsc_usable) == WHOMAP_SETTINGS_TSC_USABLE);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, thread_base_usable) ==
+              WHOMAP_SETTINGS_THREAD_BASE_USABLE);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, rate_limited) == WHOMAP_SETTINGS_RATE_LIMITED);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, ring) == WHOMAP_SETTINGS_RING);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, states) == WHOMAP_SETTINGS_STATES);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, slots) == WHOMAP_SETTINGS_SLOTS);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, slot_bytes) == WHOMAP_SETTINGS_SLOT_BYTES);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, slot_mask) == WHOMAP_SETTINGS_SLOT_MASK);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, stack_bytes) == WHOMAP_SETTINGS_STACK_BYTES);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, minimum_length) == WHOMAP_SETTINGS_MINIMUM_LENGTH);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, sample_interval) == WHOMAP_SETTINGS_SAMPLE_INTERVAL);
+static_assert(WHOMAP_SETTINGS + offsetof(RecordSettings, sample_mask) == WHOMAP_SETTINGS_SAMPLE_MASK);
 static_assert(offsetof(ControlPage, inside) == WHOMAP_CONTROL_INSIDE);
 static_assert(offsetof(ControlPage, sampled_bytes) == WHOMAP_CONTROL_SAMPLED_BYTES);
 static_assert(offsetof(ControlPage, too_short) == WHOMAP_CONTROL_TOO_SHORT);
@@ -165,7 +173,7 @@ static_assert(offsetof(ControlPage, no_place) == WHOMAP_CONTROL_NO_PLACE);
 static_assert(offsetof(ControlPage, abandoned) == WHOMAP_CONTROL_ABANDONED);
 static_assert(offsetof(ControlPage, unarmed_returns) == WHOMAP_CONTROL_UNARMED_RETURNS);
 static_assert(offsetof(ControlPage, unpaired) == WHOMAP_CONTROL_UNPAIRED);
-static_assert(sizeof(ControlPage) <= WHOMAP_CONTROL_BYTES);
+static_assert(sizeof(ControlPage) <= WHOMAP_CONTROL_BYTES && sizeof(RecordSettings) <= WHOMAP_SETTINGS_BYTES);
 
 static_assert(offsetof(CallEntry, key) == WHOMAP_CALL_KEY);
 static_assert(offsetof(CallEntry, result) == WHOMAP_CALL_RESULT);

@@ -42,7 +42,7 @@ class RingReader {
   struct Options {
     std::uint64_t slot_timeout_ns = 1'000'000'000;  ///< how long a slot may be written to
     std::uint64_t calls_per_second = 0;             ///< the rate limit; 0: none
-    bool tsc_usable = false;                        ///< as in the control page; else event times are 0
+    bool tsc_usable = false;                        ///< as in the settings; else event times are 0
     /// The thread that made a call, 0 if unknown.
     std::function<pid_t(std::uint64_t thread_base, std::uint64_t rsp)> thread_of = {};
     /// The return address of a site; 0 for a site that is not the plan's, which makes the capture damaged.

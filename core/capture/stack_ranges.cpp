@@ -34,8 +34,7 @@ std::size_t StackTableWriter::publish(std::span<const StackRange> ranges) {
     std::atomic_ref(to[i].end).store(ranges[i].end, std::memory_order_relaxed);
   }
   std::atomic_ref(table->count).store(count, std::memory_order_relaxed);
-  sequence.store(sequence.load(std::memory_order_relaxed) | 1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  sequence.store(sequence.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   auto* head = reinterpret_cast<RingHead*>(ring_.data());
   std::atomic_ref(head->current_table).store(offset, std::memory_order_seq_cst);
   next_ ^= 1;

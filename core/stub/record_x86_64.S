@@ -61,16 +61,16 @@ whomap_record_begin:
   jne .Lunrecorded
   cmpl $MMAP, .Lnumber(%rip)
   jne .Lclaim_entry
-  cmp WHOMAP_CONTROL_MINIMUM_LENGTH(%rcx), %rsi
+  cmp WHOMAP_SETTINGS_MINIMUM_LENGTH(%rcx), %rsi
   jb .Ltoo_short
-  cmpq $0, WHOMAP_CONTROL_SAMPLE_INTERVAL(%rcx)
+  cmpq $0, WHOMAP_SETTINGS_SAMPLE_INTERVAL(%rcx)
   je .Lclaim_entry
   mov %rsi, %r11
   lock xadd %r11, WHOMAP_CONTROL_SAMPLED_BYTES(%rcx)
-  and WHOMAP_CONTROL_SAMPLE_MASK(%rcx), %r11
+  and WHOMAP_SETTINGS_SAMPLE_MASK(%rcx), %r11
   add %rsi, %r11
   jc .Lclaim_entry
-  cmp WHOMAP_CONTROL_SAMPLE_INTERVAL(%rcx), %r11
+  cmp WHOMAP_SETTINGS_SAMPLE_INTERVAL(%rcx), %r11
   jb .Lnot_sampled
 
 .Lclaim_entry:
@@ -101,7 +101,7 @@ whomap_record_begin:
   movq $0, WHOMAP_CALL_ENTER_TSC(%r11)
   movq $0, WHOMAP_CALL_EXIT_TSC(%r11)
   mov .Lcontrol(%rip), %rax
-  cmpl $0, WHOMAP_CONTROL_TSC_USABLE(%rax)
+  cmpl $0, WHOMAP_SETTINGS_TSC_USABLE(%rax)
   je .Lentered
   mov %rdx, %rcx
   rdtsc
@@ -134,7 +134,7 @@ whomap_record_begin:
   mov .Lcontrol(%rip), %rax
   cmpl $0, WHOMAP_CONTROL_ARMED(%rax)
   je .Lnot_armed
-  cmpl $0, WHOMAP_CONTROL_TSC_USABLE(%rax)
+  cmpl $0, WHOMAP_SETTINGS_TSC_USABLE(%rax)
   je .Lenter_ring
   mov %rdx, %r11
   lfence
@@ -148,25 +148,25 @@ whomap_record_begin:
   lock incq WHOMAP_CONTROL_INSIDE(%rax)
   cmpl $0, WHOMAP_CONTROL_ARMED(%rax)
   je .Lnot_armed_inside
-  cmpl $0, WHOMAP_CONTROL_RATE_LIMITED(%rax)
+  cmpl $0, WHOMAP_SETTINGS_RATE_LIMITED(%rax)
   je .Lwithin_rate
   cmpl $0, .Lalways(%rip)
   jne .Lwithin_rate
-  mov WHOMAP_CONTROL_RING(%rax), %r11
+  mov WHOMAP_SETTINGS_RING(%rax), %r11
   lock decq WHOMAP_RING_TOKENS(%r11)
   js .Lover_rate
 
 // How much of the stack can be copied: rax.
 .Lwithin_rate:
   xor %r11d, %r11d
-  cmpl $0, WHOMAP_CONTROL_THREAD_BASE_USABLE(%rax)
+  cmpl $0, WHOMAP_SETTINGS_THREAD_BASE_USABLE(%rax)
   je .Lthread_base_known
   rdfsbase %r11
 .Lthread_base_known:
   mov %r11, WHOMAP_CALL_THREAD_BASE(%rcx)
   test $7, %esp
   jnz .Lunaligned
-  mov WHOMAP_CONTROL_RING(%rax), %r11
+  mov WHOMAP_SETTINGS_RING(%rax), %r11
   add WHOMAP_RING_CURRENT_TABLE(%r11), %r11
   mov %r11, WHOMAP_CALL_TABLE(%rcx)
   mov WHOMAP_TABLE_SEQUENCE(%r11), %rax
@@ -227,9 +227,9 @@ whomap_record_begin:
 
 .Llimit:
   mov .Lcontrol(%rip), %r11
-  cmp WHOMAP_CONTROL_STACK_BYTES(%r11), %rax
+  cmp WHOMAP_SETTINGS_STACK_BYTES(%r11), %rax
   jbe .Lwithin_slot
-  mov WHOMAP_CONTROL_STACK_BYTES(%r11), %rax
+  mov WHOMAP_SETTINGS_STACK_BYTES(%r11), %rax
   movl $WHOMAP_STACK_END_CAPACITY, WHOMAP_CALL_STACK_END(%rcx)
 .Lwithin_slot:
   cmpl $BRK, .Lnumber(%rip)
@@ -261,12 +261,12 @@ whomap_record_begin:
   mov .Lcontrol(%rip), %rax
   cmpl $0, WHOMAP_CONTROL_ARMED(%rax)
   je .Lleave
-  mov WHOMAP_CONTROL_RING(%rax), %r11
+  mov WHOMAP_SETTINGS_RING(%rax), %r11
   mov WHOMAP_RING_CLAIMS(%r11), %r11
   mov %r11, WHOMAP_CALL_CLAIM(%rcx)
-  and WHOMAP_CONTROL_SLOT_MASK(%rax), %r11
+  and WHOMAP_SETTINGS_SLOT_MASK(%rax), %r11
   mov %r11, WHOMAP_CALL_INDEX(%rcx)
-  mov WHOMAP_CONTROL_STATES(%rax), %rax
+  mov WHOMAP_SETTINGS_STATES(%rax), %rax
   lea (%rax,%r11,8), %r11
   mov (%r11), %rax
   test $3, %al
@@ -288,7 +288,7 @@ whomap_record_begin:
 .Lmove_on:
   mov WHOMAP_CALL_CLAIM(%rcx), %rax
   mov .Lcontrol(%rip), %r11
-  mov WHOMAP_CONTROL_RING(%r11), %r11
+  mov WHOMAP_SETTINGS_RING(%r11), %r11
   lea 1(%rax), %rcx
   lock cmpxchg %rcx, WHOMAP_RING_CLAIMS(%r11)
   find_entry
@@ -297,7 +297,7 @@ whomap_record_begin:
   jnz .Lnext_slot
 .Lfull:
   mov .Lcontrol(%rip), %rax
-  mov WHOMAP_CONTROL_RING(%rax), %rax
+  mov WHOMAP_SETTINGS_RING(%rax), %rax
   lock incq WHOMAP_RING_DROPPED(%rax)
   jmp .Lleave
 
@@ -308,14 +308,14 @@ whomap_record_begin:
   mov %r11, WHOMAP_CALL_STATE(%rcx)
   mov WHOMAP_CALL_CLAIM(%rcx), %rax
   mov .Lcontrol(%rip), %r11
-  mov WHOMAP_CONTROL_RING(%r11), %r11
+  mov WHOMAP_SETTINGS_RING(%r11), %r11
   lea 1(%rax), %rcx
   lock cmpxchg %rcx, WHOMAP_RING_CLAIMS(%r11)
   find_entry
   mov .Lcontrol(%rip), %rax
   mov WHOMAP_CALL_INDEX(%rcx), %r11
-  imul WHOMAP_CONTROL_SLOT_BYTES(%rax), %r11
-  add WHOMAP_CONTROL_SLOTS(%rax), %r11
+  imul WHOMAP_SETTINGS_SLOT_BYTES(%rax), %r11
+  add WHOMAP_SETTINGS_SLOTS(%rax), %r11
 
 .macro to_slot from, to
   mov \from(%rcx), %rax

@@ -48,7 +48,7 @@ Result<void> RingHandOver::emit(CodeBuffer& code, std::uint32_t site, std::int64
       code.bytes().size() + static_cast<std::size_t>(whomap_record_literals - whomap_record_begin);
   code.append({whomap_record_begin, whomap_record_end});
   code.write64(literals + WHOMAP_LITERAL_CONTROL, control_address_);
-  code.write64(literals + WHOMAP_LITERAL_CALLS, control_address_ + WHOMAP_CONTROL_BYTES);
+  code.write64(literals + WHOMAP_LITERAL_CALLS, control_address_ + WHOMAP_CALLS);
   code.write32(literals + WHOMAP_LITERAL_NUMBER, static_cast<std::uint32_t>(number));
   code.write32(literals + WHOMAP_LITERAL_SITE, site);
   code.write32(literals + WHOMAP_LITERAL_ALWAYS, always_recorded(number) ? 1 : 0);

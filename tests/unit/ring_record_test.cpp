@@ -57,7 +57,7 @@ TEST(RingRecord, KeepsEveryRegisterFlagAndTheRedZone) {
   };
   for (const State& state : {State{Armed::off, 0, 0}, State{Armed::recording, 0, 1},
                              State{Armed::recording, 8192, 0}, State{Armed::finishing, 0, 0}}) {
-    target.control().minimum_length = state.minimum_length;
+    target.settings().minimum_length = state.minimum_length;
     target.arm(state.armed);
     for (unsigned bits = 0; bits < 256; ++bits) {
       std::uint64_t flags = always_set;
@@ -157,7 +157,7 @@ TEST(RingRecord, TheOldContentOfEveryByteOfTheStackIsCopied) {
 
 TEST(RingRecord, ShortMapsAreCountedAndUnmapsAlwaysRecorded) {
   RingInProcess target;
-  target.control().minimum_length = 0x10000;
+  target.settings().minimum_length = 0x10000;
   RingReader reader = target.reader();
   target.arm(Armed::recording);
   const std::uint64_t small = target.map_memory(0x1000), large = target.map_memory(0x10000);
@@ -172,7 +172,7 @@ TEST(RingRecord, ShortMapsAreCountedAndUnmapsAlwaysRecorded) {
 TEST(RingRecord, SamplingTakesOneMapPerInterval) {
   RingInProcess target({.slot_count = 1024, .stack_bytes = 64, .range_capacity = 1000},
                        {.tsc_usable = true, .thread_base_usable = true, .sample_interval = 0x11000});
-  EXPECT_EQ(target.control().sample_interval, 0x10000U);
+  EXPECT_EQ(target.settings().sample_interval, 0x10000U);
   RingReader reader = target.reader();
   target.arm(Armed::recording);
   for (int i = 0; i < 160; ++i) ::munmap(reinterpret_cast<void*>(target.map_memory(0x1000)), 0x1000);

@@ -67,7 +67,7 @@ class RingInProcess {
     format_ring(ring(), shape);
     control_ = map(control_area_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     EXPECT_EQ(::madvise(control_, WHOMAP_CONTROL_BYTES, MADV_WIPEONFORK), 0);
-    control() = control_page(reinterpret_cast<std::uint64_t>(target_ring_), shape, record_options);
+    settings() = record_settings(reinterpret_cast<std::uint64_t>(target_ring_), shape, record_options);
     code_ = map(code_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     CodeBuffer code(reinterpret_cast<std::uint64_t>(code_));
     RingHandOver hand_over(reinterpret_cast<std::uint64_t>(control_));
@@ -105,6 +105,9 @@ class RingInProcess {
   RingInProcess& operator=(const RingInProcess&) = delete;
 
   ControlPage& control() const { return *static_cast<ControlPage*>(control_); }
+  RecordSettings& settings() const {
+    return *reinterpret_cast<RecordSettings*>(static_cast<std::byte*>(control_) + WHOMAP_SETTINGS);
+  }
   std::span<std::byte> ring() const { return {static_cast<std::byte*>(reader_ring_), shape.bytes}; }
   RingHead& head() const { return *static_cast<RingHead*>(reader_ring_); }
   void arm(Armed armed) const { std::atomic_ref(control().armed).store(static_cast<std::uint32_t>(armed)); }
@@ -130,7 +133,7 @@ class RingInProcess {
   }
 
   RingReader reader(RingReader::Options options = {}) const {
-    options.tsc_usable = control().tsc_usable != 0;
+    options.tsc_usable = settings().tsc_usable != 0;
     if (!options.return_address_of)
       options.return_address_of = [](std::uint32_t) { return site_return_address; };
     return {ring(), shape, std::move(options)};
