@@ -106,6 +106,26 @@ void wait_for_debugger(const Target& target) {
   }
 }
 
+/// Out of the target and of the children that carry them; the answer is the target's.
+Result<Removed> remove_everywhere(const Target& target, const StubState& state) {
+  auto removed = remove_stubs(target, state);
+  for (const pid_t carrier : find_carriers(state))
+    if (const auto child = Target::open(carrier)) (void)remove_stubs(*child, state);
+  return removed;
+}
+
+/// What a supervisor that was killed has left undone. The file is newer than what it reported at its start.
+Result<Removed> remove_in_its_place(const TargetIdentity& identity) {
+  const auto target = Target::open(identity.pid);
+  if (!target) return tl::make_unexpected(target.error());
+  if (target->identity().start_time != identity.start_time)
+    return fail(ErrorCode::process_replaced, fmt::format("process {} is another one by now", identity.pid));
+  const auto state = load_state(identity);
+  if (!state) return tl::make_unexpected(state.error());
+  if (!*state) return Removed{};
+  return remove_everywhere(*target, **state);
+}
+
 }  // namespace
 
 void report_failure(const UniqueFd& channel, const Error& error) {
@@ -124,9 +144,7 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
   wait_for_end(target, installed->state, channel);
   set_traps(target.pid(), installed->state, false);
   wait_for_debugger(target);
-  const auto removed = remove_stubs(target, installed->state);
-  for (const pid_t carrier : find_carriers(installed->state))
-    if (const auto child = Target::open(carrier)) (void)remove_stubs(*child, installed->state);
+  const auto removed = remove_everywhere(target, installed->state);
   send(channel, removed ? to_json(*removed) : to_json(removed.error()));
 }
 
@@ -184,9 +202,7 @@ Result<Removed> SupervisedStubs::remove() {
   ::shutdown(channel_.get(), SHUT_WR);
   const auto answer = receive(channel_);
   ::waitpid(std::exchange(pid_, -1), nullptr, 0);
-  if (!answer)
-    return fail(ErrorCode::kernel_feature, "the process that keeps the stubs has died",
-                fmt::format("put the code back with 'whomap repair -p {}'", installed_.state.target.pid));
+  if (!answer) return remove_in_its_place(installed_.state.target);
   if (json_string(*answer, "state") != "removed") return tl::make_unexpected(error_from(*answer));
   return removed_from(*answer);
 }
