@@ -69,6 +69,17 @@ def is_running(pid):
         return False
 
 
+def gdb_of(pid):
+    """The GDB that traces the process: for some moments before and after, it is whomap's supervisor."""
+    def attached():
+        tracer = int(status_field(pid, "TracerPid"))
+        if not tracer:
+            return None
+        with open(f"/proc/{tracer}/comm") as name:
+            return tracer if name.read().strip() == "gdb" else None
+    return wait_until(attached, "GDB")
+
+
 def code_of(pid):
     """{address: byte} is too much: the executable file mappings as {start: bytes}."""
     code = {}
