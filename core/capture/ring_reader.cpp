@@ -87,12 +87,13 @@ void RingReader::give_up(std::uint64_t index, std::uint64_t found) {
   ++counts_.lost;
 }
 
-void RingReader::look_at_writing(std::uint64_t index, std::uint64_t found, std::uint64_t now_ns) {
+bool RingReader::give_up_in_time(std::uint64_t index, std::uint64_t found, std::uint64_t now_ns) {
   const auto [entry, is_new] = writing_.try_emplace(index, Writing{found, now_ns});
   if (!is_new && entry->second.state != found) entry->second = {found, now_ns};
-  if (now_ns - entry->second.since_ns < options_.slot_timeout_ns) return;
+  if (now_ns - entry->second.since_ns < options_.slot_timeout_ns) return false;
   writing_.erase(entry);
   give_up(index, found);
+  return true;
 }
 
 void RingReader::notice_given_back(std::uint64_t index, std::uint64_t found) {
@@ -144,8 +145,7 @@ std::size_t RingReader::poll(std::uint64_t now_ns, const Consumer& consumer) {
         if (current_.claim != 0) consumer(current_);
         break;
       case WHOMAP_SLOT_WRITING:
-        ++counts_.pending;
-        look_at_writing(index, seen, now_ns);
+        if (!give_up_in_time(index, seen, now_ns)) ++counts_.pending;
         break;
       default: break;
     }

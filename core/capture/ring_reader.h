@@ -82,7 +82,7 @@ class RingReader {
   [[nodiscard]] std::uint64_t& state(std::uint64_t index) const;
   bool read_slot(std::uint64_t index, std::uint64_t claim);
   void refill_tokens(std::uint64_t now_ns);
-  void look_at_writing(std::uint64_t index, std::uint64_t state, std::uint64_t now_ns);
+  bool give_up_in_time(std::uint64_t index, std::uint64_t state, std::uint64_t now_ns);
   void give_up(std::uint64_t index, std::uint64_t state);
   void notice_given_back(std::uint64_t index, std::uint64_t state);
   void adapt_pause(std::size_t found);

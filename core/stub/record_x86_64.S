@@ -259,8 +259,6 @@ whomap_record_begin:
 // on; or still owned since an earlier round, and passed over; or complete since then: the ring is full.
 .Lnext_slot:
   mov .Lcontrol(%rip), %rax
-  cmpl $0, WHOMAP_CONTROL_ARMED(%rax)
-  je .Lleave
   mov WHOMAP_SETTINGS_RING(%rax), %r11
   mov WHOMAP_RING_CLAIMS(%r11), %r11
   mov %r11, WHOMAP_CALL_CLAIM(%rcx)
@@ -268,6 +266,10 @@ whomap_record_begin:
   mov %r11, WHOMAP_CALL_INDEX(%rcx)
   mov WHOMAP_SETTINGS_STATES(%rax), %rax
   lea (%rax,%r11,8), %r11
+// As late as can be: a child that takes a slot which it then must not write loses it to its parent.
+  mov .Lcontrol(%rip), %rax
+  cmpl $0, WHOMAP_CONTROL_ARMED(%rax)
+  je .Lleave
   mov (%r11), %rax
   test $3, %al
   jnz .Lnot_free

@@ -3,8 +3,10 @@
 // before every single instruction of the stub, so that no moment is left out.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <thread>
 
@@ -15,14 +17,14 @@ namespace {
 
 constexpr std::uint64_t trap_flag = 0x100, always_set = 0x202;
 
-/// Runs `at` before every instruction of the stub that a call of `step` runs.
+/// Calls mmap through a stub and does something before one of its instructions.
 class SingleStep {
  public:
-  using Handler = std::function<void(int instruction, ucontext_t&)>;
+  using Deed = std::function<void()>;
 
-  SingleStep(const RingInProcess& target, Handler at) {
+  SingleStep(const RingInProcess& target, Deed deed) {
     target_ = &target;
-    handler_ = std::move(at);
+    deed_ = std::move(deed);
     struct sigaction action {};
     action.sa_sigaction = on_trap;
     action.sa_flags = SA_SIGINFO | SA_NODEFER;
@@ -30,144 +32,132 @@ class SingleStep {
   }
   ~SingleStep() { ::sigaction(SIGTRAP, &old_, nullptr); }
 
-  /// The result of an mmap of a page; returns how many of the stub's instructions it took.
-  static int run(std::uint64_t& result, std::uint64_t code) {
+  /// Does the deed before instruction `at`, counted from 1 as they are executed. False, and not done, when it
+  /// took fewer. `result`: of the mmap of a page.
+  static bool run(int at, std::uint64_t& result) {
+    at_ = at;
+    instruction_ = 0;
     RecordedCall call;
     call.rax = SYS_mmap;
     call.rsi = 4096;
     call.rdx = PROT_READ;
     call.r10 = MAP_PRIVATE | MAP_ANONYMOUS;
     call.r8 = static_cast<std::uint64_t>(-1);
-    call.code = code;
+    call.code = target_->entry(SYS_mmap);
     call.flags = always_set | trap_flag;
-    instruction_ = 0;
     whomap_test_call(&call);
     result = call.rax;
-    return instruction_;
+    return instruction_ >= at;
   }
 
  private:
   static void on_trap(int, siginfo_t*, void* context) {
     auto& interrupted = *static_cast<ucontext_t*>(context);
-    if (target_->in_code(static_cast<std::uint64_t>(interrupted.uc_mcontext.gregs[REG_RIP])))
-      handler_(++instruction_, interrupted);
+    if (!target_->in_code(static_cast<std::uint64_t>(interrupted.uc_mcontext.gregs[REG_RIP]))) return;
+    if (++instruction_ != at_) return;
+    interrupted.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
+    deed_();
   }
 
   struct sigaction old_ {};
   static inline const RingInProcess* target_;
-  static inline Handler handler_;
-  static inline int instruction_;
+  static inline Deed deed_;
+  static inline int at_, instruction_;
 };
 
+bool is_mapped_page(std::uint64_t result) {
+  return result < 0x8000'0000'0000U && result % 4096 == 0 &&
+         ::munmap(reinterpret_cast<void*>(result), 4096) == 0;
+}
+
+constexpr RingOptions small_ring{.slot_count = 16, .stack_bytes = 256, .range_capacity = 1000};
+
 TEST(RingAdversity, AHandlerThatMapsMemoryAtEveryInstruction) {
-  RingInProcess target;
+  RingInProcess target(small_ring);
   RingReader reader = target.reader();
   target.arm(Armed::recording);
-  std::vector<std::uint64_t> results;
-  int nested = 0;
-  SingleStep step(target, [&](int, ucontext_t&) {
-    ++nested;
-    results.push_back(target.map_memory(4096, 1));
-  });
-  std::uint64_t outer = 0;
-  const int instructions = SingleStep::run(outer, target.entry(SYS_mmap));
-  EXPECT_GT(instructions, 100);
-  EXPECT_EQ(nested, instructions);
-  const auto captures = all(reader);
-  ASSERT_EQ(captures.size(), static_cast<std::size_t>(nested) + 1);
-  std::size_t next = 0;
-  int outers = 0;
-  for (const RingCapture& capture : captures) {
-    const CallEvent& event = capture.capture.event;
-    if (event.arguments[5] == 0) {
-      EXPECT_EQ(event.result, outer);
-      ++outers;
-    } else {
-      EXPECT_EQ(event.result, results[next++]);
+  std::uint64_t outer = 0, inner = 0;
+  SingleStep step(target, [&] { inner = target.map_memory(4096, 1); });
+  int at = 1;
+  for (; SingleStep::run(at, outer); ++at) {
+    const auto captures = all(reader);
+    ASSERT_EQ(captures.size(), 2U) << at;
+    EXPECT_NE(outer, inner);
+    for (const RingCapture& capture : captures) {
+      const CallEvent& event = capture.capture.event;
+      EXPECT_EQ(event.result, event.arguments[5] == 0 ? outer : inner);
+      EXPECT_TRUE(is_mapped_page(event.result));
     }
-    ::munmap(reinterpret_cast<void*>(event.result), 4096);
   }
-  EXPECT_EQ(outers, 1);
+  EXPECT_GT(at, 100);
   EXPECT_EQ(target.inside(), 0U);
   EXPECT_EQ(target.control().abandoned, 0U);
 }
 
-/// What a child that was forked inside the stub, and goes on there, changes in the ring.
 TEST(RingAdversity, AChildForkedAtEveryInstructionLivesAndLeavesTheRingAlone) {
-  RingInProcess target({.slot_count = 16, .stack_bytes = 1024, .range_capacity = 1000});
+  RingInProcess target({.slot_count = 64, .stack_bytes = 256, .range_capacity = 1000});
   RingReader reader = target.reader();
   target.arm(Armed::recording);
-  int forks = 0, fork_at = 0;
   bool in_child = false;
-  pid_t child = 0;
-  std::vector<int> wrote;
-  const auto changed_bytes = [&](const std::vector<std::byte>& before) {
-    std::size_t changed = 0;
-    for (std::size_t i = 0; i < before.size(); ++i) changed += before[i] != target.ring()[i] ? 1U : 0U;
-    return changed;
-  };
-  SingleStep step(target, [&](int instruction, ucontext_t& context) {
-    if (instruction != fork_at) return;
-    ++forks;
+  std::vector<std::size_t> changed;
+  SingleStep step(target, [&] {
     const std::vector<std::byte> before(target.ring().begin(), target.ring().end());
-    child = ::fork();
-    if (child == 0) {
-      in_child = true;
-      context.uc_mcontext.gregs[REG_EFL] &= ~static_cast<greg_t>(trap_flag);
-      return;
-    }
+    const pid_t child = ::fork();
+    in_child = child == 0;
+    if (in_child) return;
     int status = 0;
     ::waitpid(child, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        << "instruction " << instruction << " " << status;
-    const std::size_t changed = changed_bytes(before);
-    if (changed != 0) wrote.push_back(instruction);
-    // Eight words of the slot that its parent is writing at that moment, or one word of the ring's head.
-    EXPECT_LE(changed, 64U) << "instruction " << instruction;
+    EXPECT_EQ(status, 0) << "forked before instruction " << changed.size() + 1;
+    changed.push_back(0);
+    for (std::size_t i = 0; i < before.size(); ++i) changed.back() += before[i] != target.ring()[i] ? 1U : 0U;
   });
-  int instructions = 0;
   std::uint64_t result = 0;
-  for (fork_at = 1; fork_at <= std::max(instructions, 1); ++fork_at) {
-    instructions = SingleStep::run(result, target.entry(SYS_mmap));
-    const bool mapped = result < 0x8000'0000'0000U && result % 4096 == 0 &&
-                        ::munmap(reinterpret_cast<void*>(result), 4096) == 0;
-    if (in_child) ::_exit(mapped && target.map_memory(4096) < 0x8000'0000'0000U ? 0 : 1);
+  int at = 1;
+  for (; SingleStep::run(at, result); ++at) {
+    const bool mapped = is_mapped_page(result);
+    if (in_child) ::_exit(mapped && is_mapped_page(target.map_memory(4096)) ? 0 : 1);
     EXPECT_TRUE(mapped);
-    all(reader);
+    EXPECT_EQ(all(reader).size(), 1U) << at;
   }
-  EXPECT_EQ(forks, instructions);
-  RecordProperty("instructions", instructions);
-  RecordProperty("instructions_after_which_a_child_wrote", static_cast<int>(wrote.size()));
-  std::printf("a child forked by a handler wrote after %zu of %d instructions\n", wrote.size(), instructions);
+  EXPECT_GT(at, 100);
+  EXPECT_EQ(changed.size(), static_cast<std::size_t>(at) - 1);
+  // The slots that children took in the few instructions between asking whether they are armed and taking it.
+  EXPECT_EQ(target.inside(), 0U);
+  reader.finish(monotonic_ns(), [](RingCapture&) {});
+  EXPECT_LE(reader.counts().lost, 6U);
+  // Until it asks again whether it is armed, a child goes on with what its parent was doing, in its parent's
+  // slot.
+  for (const std::size_t bytes : changed) EXPECT_LE(bytes, sizeof(SlotHead) + 64);
+  const auto wrote =
+      std::count_if(changed.begin(), changed.end(), [](std::size_t bytes) { return bytes != 0; });
+  std::printf("children wrote when forked before %d of %d instructions, at most %zu bytes, %d slots taken\n",
+              static_cast<int>(wrote), at - 1, *std::max_element(changed.begin(), changed.end()),
+              static_cast<int>(reader.counts().lost));
 }
 
 sigjmp_buf handler_exit;
 
-/// Whether the call came back, rather than its handler jumping to handler_exit.
-[[gnu::noinline]] bool comes_back(std::uint64_t code) {
-  if (sigsetjmp(handler_exit, 1) != 0) return false;
+enum class Way { returned, jumped_out, too_short };
+
+[[gnu::noinline]] Way leave_by_handler(int at) {
+  if (sigsetjmp(handler_exit, 1) != 0) return Way::jumped_out;
   std::uint64_t result = 0;
-  SingleStep::run(result, code);
-  return true;
+  return SingleStep::run(at, result) ? Way::returned : Way::too_short;
 }
 
 TEST(RingAdversity, AHandlerThatNeverReturnsFromAnyInstruction) {
   RingInProcess target({.slot_count = 1024, .stack_bytes = 256, .range_capacity = 1000});
   RingReader reader = target.reader({.slot_timeout_ns = 1'000'000});
   target.arm(Armed::recording);
-  int leave_at = 0;
-  SingleStep step(target, [&](int instruction, ucontext_t&) {
-    if (instruction == leave_at) ::siglongjmp(handler_exit, 1);
-  });
-  std::uint64_t left = 0, captured = 0, now = monotonic_ns();
-  while (true) {
-    ++leave_at;
-    const bool back = comes_back(target.entry(SYS_mmap));
-    captured += all(reader, now).size();
-    if (back) break;
+  SingleStep step(target, [] { ::siglongjmp(handler_exit, 1); });
+  std::uint64_t captured = 0, now = monotonic_ns();
+  int left = 0;
+  while (leave_by_handler(left + 1) == Way::jumped_out) {
     ++left;
+    captured += all(reader, now).size();
   }
-  EXPECT_GT(left, 100U);
+  captured += all(reader, now).size();
+  EXPECT_GT(left, 100);
   // Those that left while they wrote are given up, each once; none is handed over half.
   now += 10'000'000;
   captured = captured + all(reader, now).size();
@@ -194,83 +184,76 @@ TEST(RingAdversity, AHandlerThatNeverReturnsFromAnyInstruction) {
   EXPECT_EQ(reader.counts().recovered, counts.lost);
 }
 
-/// The reader gives a slot up while its owner stands still; then the owner goes on.
 TEST(RingAdversity, AnOwnerThatWakesUpLateGivesItsSlotBack) {
-  RingInProcess target({.slot_count = 16, .stack_bytes = 1024, .range_capacity = 1000});
+  RingInProcess target(small_ring);
   RingReader reader = target.reader({.slot_timeout_ns = 1'000'000'000});
   target.arm(Armed::recording);
   std::uint64_t now = monotonic_ns();
-  int sleep_at = 0;
-  std::size_t captured = 0, round_trips = 0;
+  std::size_t captured = 0, calls = 0;
   const auto poll = [&] { captured += all(reader, now).size(); };
-  SingleStep step(target, [&](int instruction, ucontext_t&) {
-    if (instruction != sleep_at) return;
+  // The owner stands still while its slot is given up and all others are used several times.
+  SingleStep step(target, [&] {
     poll();
     now += 2'000'000'000;
-    poll();
-    // Full rounds past it.
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 40; ++i, ++calls) {
+      if (i % 8 == 0) poll();
       target.call(SYS_getppid);
-      if (i % 8 == 7) poll();
     }
     poll();
-    ++round_trips;
   });
-  int instructions = 1;
-  std::uint64_t result = 0, calls = 0;
-  for (sleep_at = 1; sleep_at <= instructions; ++sleep_at) {
-    instructions = SingleStep::run(result, target.entry(SYS_mmap));
+  std::uint64_t result = 0;
+  for (int at = 1; SingleStep::run(at, result); ++at) {
     ++calls;
+    EXPECT_TRUE(is_mapped_page(result));
     poll();
   }
+  ++calls;
+  poll();
   const RingCounts counts = reader.counts();
   EXPECT_GT(counts.lost, 10U);
   EXPECT_EQ(counts.recovered, counts.lost);
   EXPECT_EQ(counts.dropped, 0U);
   EXPECT_EQ(counts.damaged, 0U);
-  EXPECT_EQ(captured + counts.lost, calls + 40 * round_trips);
+  EXPECT_EQ(captured + counts.lost, calls);
   EXPECT_EQ(target.inside(), 0U);
 }
 
-TEST(RingAdversity, DisarmedAtEveryInstructionNothingIsHalfWritten) {
-  RingInProcess target({.slot_count = 16, .stack_bytes = 1024, .range_capacity = 1000});
+TEST(RingAdversity, DisarmedAtEveryInstructionNothingIsHandedOverHalf) {
+  RingInProcess target(small_ring);
   RingReader reader = target.reader();
-  int disarm_at = 0;
-  SingleStep step(target, [&](int instruction, ucontext_t&) {
-    if (instruction == disarm_at) target.arm(Armed::off);
-  });
-  int instructions = 1;
-  std::uint64_t result = 0, captured = 0, lost = 0;
-  for (disarm_at = 1; disarm_at <= instructions; ++disarm_at) {
+  SingleStep step(target, [&] { target.arm(Armed::off); });
+  std::uint64_t result = 0, captured = 0;
+  const auto one_round = [&](int at) {
     target.arm(Armed::recording);
-    instructions = std::max(instructions, SingleStep::run(result, target.entry(SYS_mmap)));
+    const bool reached = SingleStep::run(at, result);
+    EXPECT_TRUE(is_mapped_page(result));
     EXPECT_EQ(target.inside(), 0U);
-    EXPECT_EQ(::munmap(reinterpret_cast<void*>(result), 4096), 0);
-    const std::uint64_t lost_before = reader.counts().lost;
     captured += reader.finish(monotonic_ns(), [](RingCapture&) {});
-    lost += reader.counts().lost - lost_before;
     reader.reclaim_given_up();
-  }
-  EXPECT_EQ(target.head().claims - 1, captured + lost);
+    return reached;
+  };
+  for (int at = 1; one_round(at);) ++at;
+  EXPECT_EQ(target.head().claims - 1, captured + reader.counts().lost);
   EXPECT_GT(captured, 0U);
 }
 
 TEST(RingAdversity, FinishingCompletesWhatIsUnderWay) {
-  RingInProcess target;
+  RingInProcess target(small_ring);
   RingReader reader = target.reader();
-  int finish_at = 0;
-  SingleStep step(target, [&](int instruction, ucontext_t&) {
-    if (instruction == finish_at) target.arm(Armed::finishing);
-  });
-  int instructions = 1;
+  SingleStep step(target, [&] { target.arm(Armed::finishing); });
   std::uint64_t result = 0;
-  for (finish_at = 1; finish_at <= instructions; ++finish_at) {
+  int first_recorded = 0;
+  for (int at = 1;; ++at) {
     target.arm(Armed::recording);
-    instructions = std::max(instructions, SingleStep::run(result, target.entry(SYS_mmap)));
-    ::munmap(reinterpret_cast<void*>(result), 4096);
-    // The control page is asked by the fourth instruction.
-    EXPECT_EQ(all(reader).size(), finish_at <= 4 ? 0U : 1U) << finish_at;
+    if (!SingleStep::run(at, result)) break;
+    EXPECT_TRUE(is_mapped_page(result));
+    const std::size_t recorded = all(reader).size();
+    if (first_recorded == 0 && recorded == 1) first_recorded = at;
+    EXPECT_EQ(recorded, first_recorded == 0 ? 0U : 1U) << at;
   }
+  // The stub asks whether it is armed among its first instructions, after at most seven of padding.
+  EXPECT_GT(first_recorded, 3);
+  EXPECT_LT(first_recorded, 15);
   EXPECT_EQ(target.control().unarmed_returns, 0U);
 }
 
