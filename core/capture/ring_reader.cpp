@@ -132,6 +132,8 @@ std::size_t RingReader::poll(std::uint64_t now_ns, const Consumer& consumer) {
     if (!given_up_.empty()) notice_given_back(index, seen);
     switch (phase(seen)) {
       case WHOMAP_SLOT_COMPLETE:
+        // Claimed since this poll began: earlier ones may have been passed already, so it has to wait.
+        if (claim_of(seen) >= first) break;
         if (read_slot(index, claim_of(seen))) {
           ++counts_.captured;
           if (current_.stack_end != StackEnd::whole) ++counts_.cut_stacks;

@@ -55,8 +55,9 @@ class RingReader {
   /// is its only one.
   RingReader(std::span<std::byte> ring, const RingShape& shape, Options options);
 
-  /// Hands over every complete capture, oldest claim first within one poll, refills the rate limit's tokens,
-  /// gives up slots that timed out. Returns how many captures it handed over. `now_ns`: CLOCK_MONOTONIC.
+  /// Hands over every complete capture, those of one thread in their order and, within one poll, oldest claim
+  /// first; refills the rate limit's tokens, gives up slots that timed out. Returns how many captures it
+  /// handed over. `now_ns`: CLOCK_MONOTONIC.
   std::size_t poll(std::uint64_t now_ns, const Consumer& consumer);
 
   /// How long to wait before the next poll, ns: from 0.2 ms to 10 ms by how full the ring was found.
