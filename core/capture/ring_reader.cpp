@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t shortest_pause_ns = 200'000, longest_pause_ns = 10'000'000;
 constexpr std::uint64_t clock_period_ns = 100'000'000;
+constexpr std::uint64_t clock_settle_ns = 5'000'000;
 
 constexpr std::uint64_t phase(std::uint64_t state) {
   return state & 3U;
@@ -25,7 +26,11 @@ constexpr std::uint64_t with_phase(std::uint64_t state, std::uint64_t phase) {
 }  // namespace
 
 RingReader::RingReader(std::span<std::byte> ring, const RingShape& shape, Options options)
-    : ring_(ring), shape_(shape), options_(std::move(options)), pause_ns_(shortest_pause_ns) {}
+    : ring_(ring),
+      shape_(shape),
+      options_(std::move(options)),
+      clock_(options_.tsc_usable ? clock_settle_ns : 0),
+      pause_ns_(shortest_pause_ns) {}
 
 std::uint64_t& RingReader::state(std::uint64_t index) const {
   return *reinterpret_cast<std::uint64_t*>(ring_.data() + shape_.states + index * sizeof(std::uint64_t));
