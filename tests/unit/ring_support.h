@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,8 @@ extern "C" void whomap_test_call(RecordedCall*);
 extern "C" void whomap_test_return_on_rbx();
 
 inline constexpr std::uint32_t first_site = 7;
+inline constexpr std::array<std::int64_t, 7> stub_numbers{SYS_mmap,     SYS_munmap,  SYS_mremap, SYS_brk,
+                                                          SYS_mprotect, SYS_getppid, SYS_read};
 inline constexpr std::uint64_t site_return_address = 0x401000;
 
 inline std::uint64_t thread_base() {
@@ -73,7 +76,7 @@ class RingInProcess {
     RingHandOver hand_over(reinterpret_cast<std::uint64_t>(control_));
     std::uint32_t site = first_site;
     constexpr std::uint8_t ret[] = {0xC3};
-    for (const std::int64_t number : {SYS_mmap, SYS_munmap, SYS_mremap, SYS_brk, SYS_mprotect, SYS_getppid}) {
+    for (const std::int64_t number : stub_numbers) {
       code.append(ret);  // so that the next one starts at an odd address
       entries_[number] = code.here();
       EXPECT_TRUE(hand_over.emit(code, site++, number));
@@ -119,7 +122,7 @@ class RingInProcess {
   std::uint64_t gone_stack_entry() const { return gone_stack_entry_; }
   std::uint32_t site(std::int64_t number) const {
     std::uint32_t site = first_site;
-    for (const std::int64_t each : {SYS_mmap, SYS_munmap, SYS_mremap, SYS_brk, SYS_mprotect, SYS_getppid}) {
+    for (const std::int64_t each : stub_numbers) {
       if (each == number) return site;
       ++site;
     }
@@ -165,7 +168,7 @@ class RingInProcess {
   RingShape shape;
 
  private:
-  static constexpr std::size_t code_bytes = 16 * 4096;
+  static constexpr std::size_t code_bytes = 8 * 4096;
   static void* map(std::size_t size, int protection, int flags, int fd) {
     void* at = ::mmap(nullptr, size, protection, flags, fd, 0);
     EXPECT_NE(at, MAP_FAILED);

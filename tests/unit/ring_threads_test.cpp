@@ -2,6 +2,7 @@
 // Many threads and signals at full speed: every call is recorded as what it was, or counted.
 #include <pthread.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
@@ -207,6 +208,55 @@ TEST(RingThreads, HandlersThatMapEveryMillisecond) {
 
 TEST(RingThreads, HandlersOnSmallStacksOfTheirOwn) {
   calls_under_signals(true);
+}
+
+int restart_pipe[2];
+std::uint64_t restart_mapped;
+
+/// Lets the read end only once it was seen to be interrupted: the saved pc is then the stub's own syscall
+/// instruction.
+void map_and_write(int, siginfo_t*, void* context) {
+  const auto pc = static_cast<std::uint64_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
+  if (restart_mapped != 0 || !signalled->in_code(pc) ||
+      std::memcmp(reinterpret_cast<void*>(pc), system_call.data(), system_call.size()) != 0)
+    return;
+  restart_mapped = signalled->map_memory(4096);
+  if (::write(restart_pipe[1], "x", 1) != 1) restart_mapped = 1;
+}
+
+TEST(RingThreads, ARestartedCallIsOneCall) {
+  RingInProcess target;
+  RingReader reader = target.reader();
+  signalled = &target;
+  restart_mapped = 0;
+  ASSERT_EQ(::pipe(restart_pipe), 0);
+  struct sigaction action {
+  }, old{};
+  action.sa_sigaction = map_and_write;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGALRM, &action, &old), 0);
+  target.arm(Armed::recording);
+  char byte = 0;
+  {
+    const ThreadTimer timer;
+    EXPECT_EQ(target.call(SYS_read, static_cast<std::uint64_t>(restart_pipe[0]),
+                          reinterpret_cast<std::uint64_t>(&byte), 1),
+              1U);
+  }
+  EXPECT_EQ(byte, 'x');
+  const auto captures = all(reader);
+  ASSERT_EQ(captures.size(), 2U);
+  EXPECT_EQ(captures[0].capture.event.number, SYS_mmap);
+  EXPECT_EQ(captures[0].capture.event.result, restart_mapped);
+  EXPECT_EQ(captures[1].capture.event.number, SYS_read);
+  EXPECT_EQ(captures[1].capture.event.result, 1U);
+  EXPECT_LT(captures[1].capture.event.enter_ns, captures[0].capture.event.enter_ns);
+  EXPECT_EQ(target.control().abandoned, 0U);
+  ::munmap(reinterpret_cast<void*>(restart_mapped), 4096);
+  ::close(restart_pipe[0]);
+  ::close(restart_pipe[1]);
+  ::sigaction(SIGALRM, &old, nullptr);
 }
 
 }  // namespace
