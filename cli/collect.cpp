@@ -9,6 +9,7 @@
 #include "cli/live.h"
 #include "core/base/files.h"
 #include "core/base/json_fields.h"
+#include "core/capture/channel.h"
 #include "core/capture/code_guard.h"
 
 namespace po = boost::program_options;
@@ -51,7 +52,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.path = output;
   recording.overwrite = line.common().force;
   recording.interrupt_fd = interrupts->get();
-  const auto result = record(*target, *plan, std::move(channel), recording,
+  const auto result = record(*target, *plan, channel, recording,
                              progress_printer(line.common(), limits->seconds), [&](bool engine_finished) {
                                (void)guard->restore(*target, !engine_finished);
                                return StopTimes{};

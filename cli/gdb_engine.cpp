@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "cli/stub_outcome.h"
+#include "core/capture/channel.h"
 #include "core/capture/code_guard.h"
 #include "core/plan/script.h"
 #include "core/process/permission.h"
@@ -38,8 +39,7 @@ void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outco
 
 /// Stubs for the sites that have room, if it can be done at all; ordinary breakpoints do for the others.
 std::optional<SupervisedStubs> put_stubs_in(const Plan& plan, const CommonOptions& common) {
-  const auto program = std::filesystem::read_symlink("/proc/self/exe");
-  auto stubs = SupervisedStubs::start(program.string(), plan, "trap");
+  auto stubs = start_stubs(plan, "trap");
   if (stubs) return std::move(*stubs);
   say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(stubs.error())));
   return std::nullopt;
@@ -53,18 +53,6 @@ Plan for_breakpoints(const Plan& plan, const StubState& state) {
     rest.sites[jump.site].reason = "watched in its stub";
   }
   return rest;
-}
-
-void report_removed(const CommonOptions& common, const Result<Removed>& removed) {
-  if (!removed) return say(common, to_line(removed.error()));
-  for (const std::uint64_t address : removed->foreign)
-    say(common,
-        fmt::format("the code at {:#x} was changed by somebody else during the trace; it was left alone",
-                    address));
-  for (const std::uint64_t address : removed->failed)
-    say(common, fmt::format("the code at {:#x} could not be put back", address));
-  if (removed->handler_kept)
-    say(common, "the process has set a SIGTRAP handler of its own during the trace; it was left alone");
 }
 
 }  // namespace
@@ -92,23 +80,15 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   if (!gdb) return tl::make_unexpected(gdb.error());
 
   bool gdb_ended_well = false;
-  auto result = record(
-      target.target, plan, CollectorChannel(std::move(channel->collector)), recording,
-      progress_printer(common, recording.seconds), [&](bool) {
+  CollectorChannel source(std::move(channel->collector));
+  auto result =
+      record(target.target, plan, source, recording, progress_printer(common, recording.seconds), [&](bool) {
         constexpr double patience_seconds = 10;
         const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
         const auto status = gdb->status();
         gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
         report_outcome(common, guard->restore(target.target, !gdb_ended_well));
-        StopTimes stops;
-        if (!stubs) return stops;
-        const auto removed = stubs->remove();
-        report_removed(common, removed);
-        for (const std::uint64_t each : {stubs->installed().stopped_ns, removed ? removed->stopped_ns : 0}) {
-          stops.total_ns += each;
-          stops.longest_ns = std::max(stops.longest_ns, each);
-        }
-        return stops;
+        return stubs ? remove_and_report(*stubs, common) : StopTimes{};
       });
   if (common.verbose) std::fputs(fmt::format("--- GDB printed:\n{}---\n", gdb->output()).c_str(), stderr);
   if (!result) return result;

@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/live.h"
-#include "core/stub/installation.h"
+#include "core/stub/removal.h"
 
 namespace po = boost::program_options;
 

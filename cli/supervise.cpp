@@ -6,6 +6,8 @@
 #include "cli/command.h"
 #include "core/base/json_fields.h"
 #include "core/base/spawn.h"
+#include "core/capture/ring.h"
+#include "core/stub/ring_engine.h"
 #include "core/stub/supervisor.h"
 #include "core/stub/trap_engine.h"
 
@@ -24,9 +26,16 @@ Result<void> keep_stubs(const std::string& engine, int plan_fd, const UniqueFd& 
   if (target->identity().start_time != plan->target.start_time)
     return fail(ErrorCode::process_replaced,
                 fmt::format("process {} is not the one the plan was made for", plan->target.pid));
-  if (engine != "trap") return fail(ErrorCode::usage, fmt::format("there is no engine '{}'", engine));
-  TrapEngine trap(plan->page_size);
-  supervise(*target, *plan, trap, channel);
+  if (engine == "trap") {
+    TrapEngine trap(plan->page_size);
+    supervise(*target, *plan, trap, channel);
+    return {};
+  }
+  if (engine != "ring") return fail(ErrorCode::usage, fmt::format("there is no engine '{}'", engine));
+  const auto shape = RingShape::of({});
+  if (!shape) return tl::make_unexpected(shape.error());
+  RingEngine ring(shape->bytes, plan->page_size);
+  supervise(*target, *plan, ring, channel);
   return {};
 }
 
@@ -35,7 +44,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   std::string engine;
   int plan_fd = -1;
   int channel_fd = -1;
-  line.options().add_options()("engine", po::value(&engine)->required(), "trap")(
+  line.options().add_options()("engine", po::value(&engine)->required(), "trap or ring")(
       "plan-fd", po::value(&plan_fd)->required(), "descriptor of the plan")(
       "channel-fd", po::value(&channel_fd)->required(), "socket to the starter");
   if (const auto stop = line.parse(arguments)) return *stop;

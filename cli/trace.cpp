@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/gdb_engine.h"
 #include "cli/live.h"
+#include "cli/probe_engine.h"
 #include "core/process/permission.h"
 
 namespace po = boost::program_options;
@@ -22,7 +23,8 @@ struct TraceOptions {
 void add_options(CommandLine& line, TraceOptions& options) {
   line.options().add_options()("pid,p", po::value(&options.pid)->value_name("PID")->required(),
                                "the process that grows")(
-      "engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"), "auto or gdb")(
+      "engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"),
+      "auto, probe (nothing attached, microseconds a call) or gdb")(
       "no-stubs", po::bool_switch(&options.no_stubs),
       "put no code into the process: ordinary breakpoints, slower, and fatal for it if GDB is killed")(
       "plan", po::value(&options.plan_file)->value_name("FILE"),
@@ -54,15 +56,32 @@ void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
             target.target.pid()));
 }
 
+/// `auto` is probe where every watched site can have a stub, and where stubs can be put in, else gdb.
+Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
+                                const TraceOptions& options, const CommonOptions& common) {
+  if (options.engine == "probe") return trace_with_probe(target, plan, recording, common);
+  if (options.engine == "auto" && !options.no_stubs) {
+    const std::vector<std::string> without = sites_without_stub(plan);
+    if (without.empty()) {
+      auto result = trace_with_probe(target, plan, recording, common);
+      if (result || result.error().code != ErrorCode::unsupported_target) return result;
+      say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
+    } else if (common.verbose) {
+      for (const std::string& each : without) say(common, "no stub at " + each);
+    }
+  }
+  return trace_with_gdb(target, plan, recording, !options.no_stubs, common);
+}
+
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("trace", "-p PID [OPTIONS]", "which code maps the memory of a growing process");
   TraceOptions options;
   add_options(line, options);
   if (const auto stop = line.parse(arguments)) return *stop;
   const CommonOptions& common = line.common();
-  if (options.engine != "auto" && options.engine != "gdb")
+  if (options.engine != "auto" && options.engine != "gdb" && options.engine != "probe")
     return report_usage("trace",
-                        fmt::format("the engine '{}' is not available, auto and gdb are", options.engine));
+                        fmt::format("there is no engine '{}', only auto, probe and gdb", options.engine));
   const auto limits = capture_options(line);
   if (!limits) return report_usage("trace", limits.error());
   const auto shape = answer_shape(options.format, {AnswerShape::text, AnswerShape::json});
@@ -84,7 +103,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
   recording.overwrite = common.force;
   recording.interrupt_fd = interrupts->get();
-  const auto result = trace_with_gdb(*target, *plan, recording, !options.no_stubs, common);
+  const auto result = capture(*target, *plan, recording, options, common);
   if (!result) return report_error(result.error());
   print_ending(common, recording.path, *result);
   const ExitStatus answered =

@@ -13,7 +13,7 @@
 #include "core/capture/code_guard.h"
 #include "core/capture/hit_recorder.h"
 #include "core/plan/plan.h"
-#include "core/stub/installation.h"
+#include "core/stub/removal.h"
 #include "core/stub/trap_guard.h"
 
 namespace py = pybind11;

@@ -112,7 +112,7 @@ Result<std::optional<TracerMessage>> CollectorChannel::receive() {
   if (kind == Kind::finished && size == sizeof(FinishedMessage)) {
     FinishedMessage message;
     std::memcpy(&message, buffer_.data(), sizeof message);
-    return TracerMessage{Finished{message.counts}};
+    return TracerMessage{Finished{message.counts, {}}};
   }
   if (kind != Kind::capture || size < sizeof(CaptureHead)) return damaged();
   CaptureHead head;
@@ -120,6 +120,14 @@ Result<std::optional<TracerMessage>> CollectorChannel::receive() {
   const auto stack = std::span(buffer_).subspan(sizeof head, size - sizeof head);
   return TracerMessage{
       Capture{head.event, head.registers, {head.stack_address, {stack.begin(), stack.end()}}}};
+}
+
+Result<bool> CollectorChannel::deliver(const Consumer& consumer) {
+  auto message = receive();
+  if (!message) return tl::make_unexpected(message.error());
+  if (!*message) return false;
+  consumer(**message);
+  return true;
 }
 
 void CollectorChannel::request(std::byte what) {

@@ -8,36 +8,14 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
 #include "core/capture/call_event.h"
+#include "core/capture/capture_source.h"
 
 namespace whomap {
-
-/// The tracer's counts, sent with its last message.
-struct TracerCounts {
-  std::uint64_t hits = 0;  ///< stops at watched instructions
-  std::uint64_t captured = 0;
-  std::uint64_t lost = 0;        ///< captured, but the other side did not take it in time
-  std::uint64_t unpaired = 0;    ///< calls seen to start whose return was not seen
-  std::uint64_t unreadable = 0;  ///< registers of the stopped thread could not be read
-  std::uint64_t stopped_ns = 0;  ///< all threads stood still: attach and detach together
-  std::uint64_t longest_stop_ns = 0;
-  std::uint64_t busy_ns =
-      0;  ///< processor time of the tracer while it watched: one thread waits for it at each hit
-};
-
-/// All planned instructions are watched and the target is about to run on.
-struct Armed {};
-/// The tracer has let go of the target.
-struct Finished {
-  TracerCounts counts;
-};
-
-using TracerMessage = std::variant<Capture, Armed, Finished>;
 
 /// The most stack bytes that fit in one message beside the rest.
 constexpr std::size_t max_stack_copy = std::size_t{128} * 1024;
@@ -67,18 +45,17 @@ class TracerChannel {
 };
 
 /// The other end: receives, and says when it is enough.
-class CollectorChannel {
+class CollectorChannel : public CaptureSource {
  public:
   explicit CollectorChannel(UniqueFd socket) : socket_(std::move(socket)), buffer_(max_stack_copy + 4096) {}
 
   /// The next message; nothing when the tracer has closed or died. Waits for one.
   /// Error input_damaged for a message of unknown shape.
   Result<std::optional<TracerMessage>> receive();
-  /// The tracer must not touch the target before this.
-  void say_ready();
-  void ask_for_end();
-
-  [[nodiscard]] int fd() const { return socket_.get(); }
+  Result<bool> deliver(const Consumer& consumer) override;
+  void say_ready() override;
+  void ask_for_end() override;
+  [[nodiscard]] int fd() const override { return socket_.get(); }
 
  private:
   void request(std::byte what);

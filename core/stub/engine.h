@@ -13,10 +13,19 @@
 
 namespace whomap {
 
+/// A thread and the base of its fs segment, where C libraries keep the thread's descriptor.
+struct ThreadBase {
+  pid_t tid = 0;
+  std::uint64_t base = 0;
+};
+
 class StubEngine : public HandOver {
  public:
   /// Bytes of private writable memory that its code needs; a multiple of the page size.
   [[nodiscard]] virtual std::uint64_t data_size() const = 0;
+
+  /// May data that an earlier installation left at `data` be used by this one?
+  [[nodiscard]] virtual bool can_use_again(pid_t /*pid*/, std::uint64_t /*data*/) const { return true; }
 
   /// Appends what comes before the stubs of one code area. `data`: where its memory will lie, the same for
   /// all areas.
@@ -30,6 +39,11 @@ class StubEngine : public HandOver {
 
   /// The points that emit() has made, for the state.
   [[nodiscard]] virtual std::vector<TrapPoint> traps() const { return {}; }
+
+  /// Of the memory that is shared with the target, -1: none. Valid after connect(), as the next one.
+  [[nodiscard]] virtual int ring_fd() const { return -1; }
+  /// The threads at the installation, for the reader to tell them apart.
+  [[nodiscard]] virtual std::vector<ThreadBase> thread_bases() const { return {}; }
 };
 
 }  // namespace whomap

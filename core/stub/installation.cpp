@@ -23,6 +23,7 @@
 #include "core/process/vma.h"
 #include "core/stub/call_filters.h"
 #include "core/stub/placement.h"
+#include "core/stub/removal.h"
 #include "core/stub/stub_code.h"
 
 namespace whomap {
@@ -75,15 +76,15 @@ class Drafter {
     choose_sites(maps->vmas);
     std::vector<std::uint64_t> addresses;
     for (const Site* site : sites_) addresses.push_back(site->syscall_address);
-    const Placement placement = find_places(maps->vmas, addresses, area_limit, plan_.page_size);
+    const Placement placement = find_places(
+        maps->vmas, addresses, area_limit + plan_.page_size + engine_.data_size(), plan_.page_size);
     for (const std::size_t index : placement.unreachable)
       leave_out(*sites_[index], "no free memory within a jump's reach");
     if (placement.neighbourhoods.empty()) return nothing_possible();
 
-    if (auto named = choose_nonce(placement); !named) return tl::make_unexpected(named.error());
-    for (std::size_t i = 0; i < placement.neighbourhoods.size(); ++i)
-      if (auto built = add_area(placement.neighbourhoods[i], i); !built)
-        return tl::make_unexpected(built.error());
+    if (auto chosen = choose_data(placement); !chosen) return tl::make_unexpected(chosen.error());
+    for (const Neighbourhood& each : placement.neighbourhoods)
+      if (auto built = add_area(each); !built) return tl::make_unexpected(built.error());
     if (draft_.state.jumps.empty()) return nothing_possible();
     finish_state();
     return std::move(draft_);
@@ -115,36 +116,41 @@ class Drafter {
                             draft_.left_out.empty() ? "" : ": " + draft_.left_out.front().reason));
   }
 
-  [[nodiscard]] std::optional<PlacedMemory> old_memory(const char* kind, std::size_t index) const {
-    if (!old_) return std::nullopt;
+  /// Memory of that kind from earlier installations.
+  [[nodiscard]] std::vector<PlacedMemory> old_memory(const char* kind) const {
+    std::vector<PlacedMemory> found;
+    if (!old_) return found;
     for (const PlacedMemory& each : old_->memory)
-      if (each.kind == kind && index-- == 0) return each;
-    return std::nullopt;
+      if (each.kind == kind) found.push_back(each);
+    return found;
   }
 
   /// The data of all areas lies behind the first one.
-  Result<void> choose_nonce(const Placement& placement) {
-    const auto data = old_memory("data", 0);
-    if (data && data->size >= engine_.data_size()) {
+  Result<void> choose_data(const Placement& placement) {
+    draft_.data = placement.neighbourhoods.front().place + area_limit + plan_.page_size;
+    for (const PlacedMemory& each : old_memory("data"))
+      if (each.size >= engine_.data_size() && engine_.can_use_again(target_.pid(), each.address)) {
+        draft_.data = each.address;
+        draft_.data_is_there = true;
+      }
+    if (old_) {
       draft_.state.nonce = old_->nonce;
-      draft_.data = data->address;
-      draft_.data_is_there = true;
       return {};
     }
     auto nonce = new_nonce();
     if (!nonce) return tl::make_unexpected(nonce.error());
     draft_.state.nonce = *nonce;
-    draft_.data = placement.neighbourhoods.front().place + area_limit - engine_.data_size();
     return {};
   }
 
-  Result<void> add_area(const Neighbourhood& neighbourhood, std::size_t index) {
+  /// Where the very same code lies already, it is used again; else a new area.
+  Result<void> add_area(const Neighbourhood& neighbourhood) {
     const std::size_t jumps = draft_.state.jumps.size();
     const std::size_t left = draft_.left_out.size();
-    if (const auto old = draft_.data_is_there ? old_memory("code", index) : std::nullopt) {
-      auto area = build(neighbourhood, old->address);
-      if (area && area->bytes.size() <= old->size &&
-          read_bytes(target_.pid(), old->address, area->bytes.size()) == area->bytes) {
+    for (const PlacedMemory& old : old_memory("code")) {
+      auto area = build(neighbourhood, old.address);
+      if (area && area->bytes.size() <= old.size &&
+          read_bytes(target_.pid(), old.address, area->bytes.size()) == area->bytes) {
         area->is_there = true;
         draft_.areas.push_back(std::move(*area));
         return {};
@@ -154,7 +160,7 @@ class Drafter {
     }
     auto area = build(neighbourhood, neighbourhood.place);
     if (!area) return tl::make_unexpected(area.error());
-    if (round_up(area->bytes.size(), plan_.page_size) + plan_.page_size + engine_.data_size() > area_limit)
+    if (area->bytes.size() > area_limit)
       return fail(ErrorCode::unsupported_target, "the stubs for so many sites do not fit");
     draft_.areas.push_back(std::move(*area));
     return {};
@@ -177,6 +183,7 @@ class Drafter {
   void finish_state() {
     StubState& state = draft_.state;
     state.target = target_.identity();
+    state.data = draft_.data;
     if (old_) state.memory = old_->memory;
     for (const Area& area : draft_.areas)
       if (!area.is_there)
@@ -263,14 +270,6 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
   return write_jumps(target, plan, stillness, draft);
 }
 
-/// The areas of `state` that are in this process: after an exec the addresses belong to others.
-bool is_ours(pid_t pid, const StubState& state) {
-  return std::any_of(state.memory.begin(), state.memory.end(), [&](const PlacedMemory& each) {
-    return each.kind == "code" &&
-           nonce_of_header(read_bytes(pid, each.address, own_header_size)) == state.nonce;
-  });
-}
-
 /// What an earlier installation left, made harmless; its memory can be used again.
 Result<std::optional<StubState>> clear_old(const Target& target) {
   auto old = load_state(target.identity());
@@ -282,30 +281,6 @@ Result<std::optional<StubState>> clear_old(const Target& target) {
   if (!(*old)->jumps.empty() || (*old)->trap_handler != 0)
     if (auto removed = remove_stubs(target, **old); !removed) return tl::make_unexpected(removed.error());
   return load_state(target.identity());
-}
-
-/// Takes the SIGTRAP handler out again, when it is still ours.
-Result<void> restore_handler(RemoteCalls& calls, Standstill& stillness, pid_t pid, StubState& state,
-                             Removed& removed) {
-  const auto data = std::find_if(state.memory.begin(), state.memory.end(),
-                                 [](const PlacedMemory& each) { return each.kind == "data"; });
-  if (state.trap_handler == 0 || data == state.memory.end()) return {};
-  constexpr std::uint64_t mask_size = 8;
-  // The first half of the data is the handler's own.
-  const std::uint64_t scratch = data->address + data->size / 2;
-  const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
-  if (!asked) return tl::make_unexpected(asked.error());
-  const auto now = read_bytes(pid, scratch, state.old_action.size());
-  std::uint64_t handler = 0;
-  if (now.size() >= sizeof handler) std::memcpy(&handler, now.data(), sizeof handler);
-  if (handler != state.trap_handler) {
-    removed.handler_kept = handler > 1;  // 0 and 1 are SIG_DFL and SIG_IGN
-    return {};
-  }
-  stillness.write(scratch, state.old_action);
-  const auto set = calls.call(SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
-  if (!set) return tl::make_unexpected(set.error());
-  return {};
 }
 
 }  // namespace
@@ -332,72 +307,6 @@ Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngi
     return tl::make_unexpected(saved.error());
   }
   return Installed{std::move(draft->state), std::move(draft->left_out), stillness->nanoseconds()};
-}
-
-Result<Removed> remove_stubs(const Target& target, StubState state) {
-  Removed removed;
-  const bool own_state = target.identity().pid == state.target.pid;
-  if (!is_ours(target.pid(), state)) {
-    if (own_state) forget_state(target.identity());
-    return removed;
-  }
-  set_traps(target.pid(), state, false);
-  auto stillness = Standstill::begin(target);
-  if (!stillness) return tl::make_unexpected(stillness.error());
-  for (const PlacedJump& jump : state.jumps) {
-    const auto now = read_bytes(target.pid(), jump.address, jump.jump.size());
-    if (now == jump.original || now.empty()) continue;
-    if (now != jump.jump)
-      removed.foreign.push_back(jump.address);
-    else if (stillness->write(jump.address, jump.original))
-      ++removed.restored;
-    else
-      removed.failed.push_back(jump.address);
-  }
-  if (state.trap_handler != 0 && read_bytes(target.pid(), state.syscall_address, system_call.size()) ==
-                                     std::vector<std::uint8_t>(system_call.begin(), system_call.end())) {
-    auto calls = RemoteCalls::borrow(target, *stillness, state.syscall_address);
-    if (calls) {
-      if (auto restored = restore_handler(*calls, *stillness, target.pid(), state, removed); !restored)
-        return tl::make_unexpected(restored.error());
-      state.trap_handler = 0;
-    }
-  }
-  stillness->end();
-  removed.stopped_ns = stillness->nanoseconds();
-  for (const PlacedMemory& each : state.memory) removed.inert_bytes += each.size;
-  if (removed.failed.empty() && own_state) {
-    state.jumps.clear();
-    state.traps.clear();
-    if (auto saved = save(state); !saved) return tl::make_unexpected(saved.error());
-  }
-  return removed;
-}
-
-std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
-  constexpr std::uint8_t int3 = 0xCC;
-  constexpr std::uint8_t nop = 0x90;
-  std::size_t failed = 0;
-  for (const TrapPoint& trap : state.traps) {
-    const auto now = read_bytes(pid, trap.address, 1);
-    const std::uint8_t wanted = armed ? int3 : nop;
-    if (now.empty() || (now[0] != int3 && now[0] != nop)) continue;
-    if (now[0] != wanted && !write_memory(pid, trap.address, std::span(&wanted, 1))) ++failed;
-  }
-  return failed;
-}
-
-std::vector<pid_t> find_carriers(const StubState& state) {
-  std::vector<pid_t> carriers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
-  while (const dirent* const entry = processes ? ::readdir(processes.get()) : nullptr) {
-    pid_t pid = 0;
-    const std::string_view name = entry->d_name;
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (problem != std::errc{} || end != name.data() + name.size() || pid == state.target.pid) continue;
-    if (is_ours(pid, state)) carriers.push_back(pid);
-  }
-  return carriers;
 }
 
 }  // namespace whomap

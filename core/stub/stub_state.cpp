@@ -76,6 +76,7 @@ ordered_json to_json(const StubState& state) {
   for (const TrapPoint& each : state.traps)
     out["traps"].push_back(
         {{"address", hex_string(each.address)}, {"site", each.site}, {"number", each.number}});
+  out["data"] = hex_string(state.data);
   out["syscall_address"] = hex_string(state.syscall_address);
   out["trap_handler"] = hex_string(state.trap_handler);
   out["action_address"] = hex_string(state.action_address);
@@ -106,6 +107,7 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
                              static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
                              each.integer("number")});
     });
+  state.data = fields.address("data");
   state.syscall_address = fields.address("syscall_address");
   state.trap_handler = fields.address("trap_handler");
   state.action_address = fields.address("action_address");

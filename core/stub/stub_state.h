@@ -44,6 +44,7 @@ struct StubState {
   std::vector<PlacedMemory> memory;
   std::vector<PlacedJump> jumps;
   std::vector<TrapPoint> traps;
+  std::uint64_t data = 0;                ///< the data area in use, one of `memory`
   std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
   std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none
   std::uint64_t action_address = 0;      ///< of the kernel's struct sigaction for that handler, in our data

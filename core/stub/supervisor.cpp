@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -25,18 +26,44 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-void send(const UniqueFd& channel, const ordered_json& message) {
-  const std::string text = dump_line(message);
-  (void)!::send(channel.get(), text.data(), text.size(), MSG_NOSIGNAL);
+/// `fd`: goes along (SCM_RIGHTS), when it is one.
+void send(const UniqueFd& channel, const ordered_json& message, int fd = -1) {
+  std::string text = dump_line(message);
+  iovec content{text.data(), text.size()};
+  msghdr header{};
+  header.msg_iov = &content;
+  header.msg_iovlen = 1;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fd)> control{};
+  if (fd >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    *rights = {CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+  }
+  (void)!::sendmsg(channel.get(), &header, MSG_NOSIGNAL);
 }
 
-/// The next message; nothing when the other side is gone.
-std::optional<json> receive(const UniqueFd& channel) {
+/// The next message; nothing when the other side is gone. A descriptor that comes along goes into `fd`.
+std::optional<json> receive(const UniqueFd& channel, UniqueFd* fd = nullptr) {
   std::string text(std::size_t{1} << 20, '\0');
+  iovec content{text.data(), text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &content;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = control.size();
   ssize_t got = 0;
-  while ((got = ::recv(channel.get(), text.data(), text.size(), 0)) < 0 && errno == EINTR) {
+  while ((got = ::recvmsg(channel.get(), &header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
   }
   if (got <= 0) return std::nullopt;
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+  if (fd != nullptr && rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(rights), sizeof received);
+    *fd = UniqueFd(received);
+  }
   return parse_json(std::string_view(text).substr(0, static_cast<std::size_t>(got)));
 }
 
@@ -139,7 +166,12 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
   report["left_out"] = ordered_json::array();
   for (const SiteWithoutStub& each : installed->left_out)
     report["left_out"].push_back({{"site", each.site}, {"reason", json_text(each.reason)}});
-  send(channel, report);
+  // The first threads are enough to learn from; a message has to fit in a socket's buffer.
+  constexpr std::size_t most_threads = 1000;
+  report["threads"] = ordered_json::array();
+  for (const ThreadBase& each : engine.thread_bases())
+    if (report["threads"].size() < most_threads) report["threads"].push_back({each.tid, each.base});
+  send(channel, report, engine.ring_fd());
 
   wait_for_end(target, installed->state, channel);
   set_traps(target.pid(), installed->state, false);
@@ -176,7 +208,7 @@ Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const
   if (!pid) return tl::make_unexpected(pid.error());
   other.reset();
   SupervisedStubs stubs(std::move(own), *pid, {});
-  const auto answer = receive(stubs.channel_);
+  const auto answer = receive(stubs.channel_, &stubs.ring_);
   if (!answer)
     return fail(ErrorCode::kernel_feature,
                 fmt::format("the process that puts stubs in ended early: {}", content_of(output->get())));
@@ -191,6 +223,9 @@ Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const
       stubs.installed_.left_out.push_back(
           {static_cast<std::uint32_t>(json_unsigned(each, "site").value_or(0)),
            json_string(each, "reason").value_or("")});
+  if (const json* const threads = json_member(*answer, "threads"); threads != nullptr)
+    for (const json& each : *threads)
+      stubs.thread_bases_.push_back({each.at(0).get<pid_t>(), each.at(1).get<std::uint64_t>()});
   return stubs;
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
 #include "core/stub/installation.h"
+#include "core/stub/removal.h"
 
 namespace whomap {
 
@@ -32,11 +33,16 @@ class SupervisedStubs {
   SupervisedStubs(SupervisedStubs&& other) noexcept
       : channel_(std::move(other.channel_)),
         pid_(std::exchange(other.pid_, -1)),
-        installed_(std::move(other.installed_)) {}
+        installed_(std::move(other.installed_)),
+        ring_(std::move(other.ring_)),
+        thread_bases_(std::move(other.thread_bases_)) {}
   SupervisedStubs& operator=(SupervisedStubs&&) = delete;
   ~SupervisedStubs();  ///< as remove(), without the answer
 
   [[nodiscard]] const Installed& installed() const { return installed_; }
+  /// The memory shared with the target; not valid when the engine has none, or when it was taken before.
+  UniqueFd take_ring() { return std::move(ring_); }
+  [[nodiscard]] const std::vector<ThreadBase>& thread_bases() const { return thread_bases_; }
 
   /// Takes the stubs out of the target and of the children that carry them. Once.
   Result<Removed> remove();
@@ -47,6 +53,8 @@ class SupervisedStubs {
   UniqueFd channel_;
   pid_t pid_;
   Installed installed_;
+  UniqueFd ring_;
+  std::vector<ThreadBase> thread_bases_;
 };
 
 }  // namespace whomap

@@ -62,9 +62,7 @@ Result<void> TrapEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t
 
 Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
                                  const std::vector<std::uint64_t>& areas) {
-  std::uint64_t data = 0;
-  for (const PlacedMemory& each : state.memory)
-    if (each.kind == "data") data = each.address;
+  const std::uint64_t data = state.data;
   if (areas.size() > most_areas) return fail(ErrorCode::unsupported_target, "too many code areas");
   // Children that are forked need the handler's data as well.
   const auto kept = calls.call(SYS_madvise, {data, page_size_, MADV_KEEPONFORK, 0, 0, 0});

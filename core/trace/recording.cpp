@@ -37,18 +37,14 @@ enum class Phase { arming, watching, letting_go, over };
 
 class Recorder {
  public:
-  Recorder(const Target& target, CollectorChannel channel, const RecordingOptions& options,
-           TraceWriter writer)
-      : target_(target),
-        channel_(std::move(channel)),
-        options_(options),
-        writer_(std::move(writer)),
-        stacks_(target) {}
+  Recorder(const Target& target, CaptureSource& source, const RecordingOptions& options, TraceWriter writer)
+      : target_(target), source_(source), options_(options), writer_(std::move(writer)), stacks_(target) {}
 
   RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
                       std::function<StopTimes(bool engine_finished)> let_go) {
     let_go_ = std::move(let_go);
-    channel_.say_ready();
+    for (const std::string& text : options_.notes) note(text);
+    source_.say_ready();
     enter(Phase::arming, options_.patience_seconds);
     while (phase_ != Phase::over) {
       wait();
@@ -75,7 +71,7 @@ class Recorder {
     if (phase_ == Phase::watching) take_last_snapshot();
     end(std::move(reason));
     if (phase_ == Phase::letting_go || phase_ == Phase::over) return;
-    channel_.ask_for_end();
+    source_.ask_for_end();
     enter(Phase::letting_go, options_.patience_seconds);
   }
 
@@ -94,7 +90,7 @@ class Recorder {
   void wait() {
     const int pidfd = target_gone_ ? -1 : target_.pidfd();
     const int interrupt = interrupted_ ? -1 : options_.interrupt_fd;
-    pollfd waiting[] = {{channel_.fd(), POLLIN, 0}, {pidfd, POLLIN, 0}, {interrupt, POLLIN, 0}};
+    pollfd waiting[] = {{source_.fd(), POLLIN, 0}, {pidfd, POLLIN, 0}, {interrupt, POLLIN, 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next_wake() - Clock::now()).count();
     if (::poll(waiting, 3, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000))) < 0) return;
     if (waiting[0].revents != 0) receive();
@@ -126,22 +122,22 @@ class Recorder {
   }
 
   void receive() {
-    auto message = channel_.receive();
-    if (!message) {
-      note(to_line(message.error()));
+    const auto alive = source_.deliver([this](TracerMessage& message) {
+      if (auto* capture = std::get_if<Capture>(&message)) return take(*capture);
+      if (std::holds_alternative<Armed>(message)) return armed();
+      finished(std::get<Finished>(message));
+    });
+    if (!alive) {
+      note(to_line(alive.error()));
       return;
     }
-    if (!*message) {
+    if (!*alive) {
       // The engine is gone without a word: its breakpoints may be in the code, so that comes first.
       release_target();
       if (phase_ == Phase::watching) take_last_snapshot();
       end("engine-died");
       phase_ = Phase::over;
-      return;
     }
-    if (auto* capture = std::get_if<Capture>(&**message)) return take(*capture);
-    if (std::holds_alternative<Armed>(**message)) return armed();
-    finished(std::get<Finished>(**message).counts);
   }
 
   void armed() {
@@ -156,7 +152,9 @@ class Recorder {
     take_rolling_snapshot();
   }
 
-  void finished(const TracerCounts& counts) {
+  void finished(const Finished& engine) {
+    const TracerCounts& counts = engine.counts;
+    for (const std::string& text : engine.notes) note(text);
     result_.engine_finished = true;
     TraceEnd& totals = result_.end;
     totals.hits = counts.hits;
@@ -252,7 +250,7 @@ class Recorder {
 
   std::function<StopTimes(bool)> let_go_;
   const Target& target_;
-  CollectorChannel channel_;
+  CaptureSource& source_;
   const RecordingOptions& options_;
   TraceWriter writer_;
   StackTable stacks_;
@@ -267,7 +265,7 @@ class Recorder {
 
 }  // namespace
 
-Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
+Result<RecordingResult> record(const Target& target, const Plan& plan, CaptureSource& source,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
                                std::function<StopTimes(bool engine_finished)> let_go) {
@@ -275,7 +273,7 @@ Result<RecordingResult> record(const Target& target, const Plan& plan, Collector
       TraceWriter::create(options.path, options.overwrite,
                           {target.identity(), plan, options.engine, WHOMAP_VERSION, monotonic_ns()});
   if (!writer) return tl::make_unexpected(writer.error());
-  return Recorder(target, std::move(channel), options, std::move(*writer)).run(progress, std::move(let_go));
+  return Recorder(target, source, options, std::move(*writer)).run(progress, std::move(let_go));
 }
 
 }  // namespace whomap

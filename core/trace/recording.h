@@ -7,9 +7,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/error.h"
-#include "core/capture/channel.h"
+#include "core/capture/capture_source.h"
 #include "core/plan/plan.h"
 #include "core/process/target.h"
 #include "core/trace/records.h"
@@ -22,6 +23,7 @@ struct RecordingOptions {
   std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";
+  std::vector<std::string> notes;  ///< about the engine, for the trace file
   int interrupt_fd = -1;         ///< becomes readable when the user wants the end
   double patience_seconds = 20;  ///< for the engine to arm, and later to let go
 };
@@ -48,7 +50,7 @@ struct RecordingResult {
 /// Runs until time, hits, an interrupt, the end of the target or of the engine; then waits for the engine to
 /// let go, calls `let_go` (the engine's clean-up; at once when the engine died), symbolises, and finishes the
 /// file. Errors: the trace file cannot be created.
-Result<RecordingResult> record(const Target& target, const Plan& plan, CollectorChannel channel,
+Result<RecordingResult> record(const Target& target, const Plan& plan, CaptureSource& source,
                                const RecordingOptions& options,
                                const std::function<void(const RecordingProgress&)>& progress,
                                std::function<StopTimes(bool engine_finished)> let_go);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The probe engine, as whomap trace runs it: recording stubs, and nothing attached.
+#pragma once
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/live.h"
+#include "core/plan/plan.h"
+#include "core/stub/supervisor.h"
+#include "core/trace/recording.h"
+
+namespace whomap::cli {
+
+/// Puts recording stubs in, records, takes them out. The trace file is gone again when nothing was watched.
+Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& plan,
+                                         const RecordingOptions& recording, const CommonOptions& common);
+
+/// Watched sites that cannot have a stub, as one line of text each.
+std::vector<std::string> sites_without_stub(const Plan& plan);
+
+}  // namespace whomap::cli

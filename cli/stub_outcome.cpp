@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/stub_outcome.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+namespace whomap::cli {
+
+Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine) {
+  return SupervisedStubs::start(std::filesystem::read_symlink("/proc/self/exe").string(), plan, engine);
+}
+
+StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common) {
+  StopTimes stops;
+  const auto add = [&](std::uint64_t nanoseconds) {
+    stops.total_ns += nanoseconds;
+    stops.longest_ns = std::max(stops.longest_ns, nanoseconds);
+  };
+  add(stubs.installed().stopped_ns);
+  const auto removed = stubs.remove();
+  if (!removed) {
+    // A process that has ended or exec'd has taken everything with it.
+    if (removed.error().code != ErrorCode::process_ended &&
+        removed.error().code != ErrorCode::process_replaced)
+      say(common, to_line(removed.error()));
+    return stops;
+  }
+  add(removed->stopped_ns);
+  for (const std::uint64_t address : removed->foreign)
+    say(common,
+        fmt::format("the code at {:#x} was changed by somebody else during the trace; it was left alone",
+                    address));
+  for (const std::uint64_t address : removed->failed)
+    say(common, fmt::format("the code at {:#x} could not be put back", address));
+  if (removed->handler_kept)
+    say(common, "the process has set a SIGTRAP handler of its own during the trace; it was left alone");
+  return stops;
+}
+
+}  // namespace whomap::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both engines do with stubs: start them, and say how taking them out went.
+#pragma once
+
+#include "cli/command.h"
+#include "core/stub/supervisor.h"
+#include "core/trace/recording.h"
+
+namespace whomap::cli {
+
+/// This program itself supervises, as another process.
+Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine);
+
+/// Takes them out, says what could not be undone, and returns how long the target stood still for both.
+StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common);
+
+}  // namespace whomap::cli

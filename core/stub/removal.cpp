@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/removal.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "core/process/memory.h"
+#include "core/process/own_memory.h"
+#include "core/stub/remote_call.h"
+#include "core/stub/ring_engine.h"
+#include "core/stub/standstill.h"
+
+namespace whomap {
+namespace {
+
+std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+bool makes_calls_at(pid_t pid, std::uint64_t address) {
+  return read_bytes(pid, address, 2) == std::vector<std::uint8_t>{0x0F, 0x05};
+}
+
+/// Takes the SIGTRAP handler out again, when it is still ours.
+Result<void> restore_handler(RemoteCalls& calls, Standstill& stillness, pid_t pid, StubState& state,
+                             Removed& removed) {
+  if (state.trap_handler == 0) return {};
+  constexpr std::uint64_t mask_size = 8;
+  const std::uint64_t scratch = state.action_address;
+  const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
+  if (!asked) return tl::make_unexpected(asked.error());
+  const auto now = read_bytes(pid, scratch, state.old_action.size());
+  std::uint64_t handler = 0;
+  if (now.size() >= sizeof handler) std::memcpy(&handler, now.data(), sizeof handler);
+  if (handler != state.trap_handler) {
+    removed.handler_kept = handler > 1;  // 0 and 1 are SIG_DFL and SIG_IGN
+    return {};
+  }
+  stillness.write(scratch, state.old_action);
+  const auto set = calls.call(SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
+  if (!set) return tl::make_unexpected(set.error());
+  return {};
+}
+
+}  // namespace
+
+/// The areas of `state` that are in this process: after an exec the addresses belong to others.
+bool is_ours(pid_t pid, const StubState& state) {
+  return std::any_of(state.memory.begin(), state.memory.end(), [&](const PlacedMemory& each) {
+    return each.kind == "code" &&
+           nonce_of_header(read_bytes(pid, each.address, own_header_size)) == state.nonce;
+  });
+}
+
+Result<Removed> remove_stubs(const Target& target, StubState state) {
+  Removed removed;
+  const bool own_state = target.identity().pid == state.target.pid;
+  if (!is_ours(target.pid(), state)) {
+    if (own_state) forget_state(target.identity());
+    return removed;
+  }
+  set_traps(target.pid(), state, false);
+  constexpr int patience_ms = 200;
+  const bool ring_is_left = leave_ring(target.pid(), state, patience_ms);
+  auto stillness = Standstill::begin(target);
+  if (!stillness) return tl::make_unexpected(stillness.error());
+  for (const PlacedJump& jump : state.jumps) {
+    const auto now = read_bytes(target.pid(), jump.address, jump.jump.size());
+    if (now == jump.original || now.empty()) continue;
+    if (now != jump.jump)
+      removed.foreign.push_back(jump.address);
+    else if (stillness->write(jump.address, jump.original))
+      ++removed.restored;
+    else
+      removed.failed.push_back(jump.address);
+  }
+  const auto ring = std::find_if(state.memory.begin(), state.memory.end(),
+                                 [](const PlacedMemory& each) { return each.kind == "ring"; });
+  const bool unmap_ring = own_state && ring != state.memory.end() && ring_is_left;
+  if ((state.trap_handler != 0 || unmap_ring) && makes_calls_at(target.pid(), state.syscall_address)) {
+    auto calls = RemoteCalls::borrow(target, *stillness, state.syscall_address);
+    if (calls) {
+      if (auto restored = restore_handler(*calls, *stillness, target.pid(), state, removed); !restored)
+        return tl::make_unexpected(restored.error());
+      state.trap_handler = 0;
+      if (unmap_ring && calls->call(SYS_munmap, {ring->address, ring->size, 0, 0, 0, 0}) == std::uint64_t{0})
+        state.memory.erase(ring);
+    }
+  }
+  stillness->end();
+  removed.stopped_ns = stillness->nanoseconds();
+  for (const PlacedMemory& each : state.memory) removed.inert_bytes += each.size;
+  if (removed.failed.empty() && own_state) {
+    state.jumps.clear();
+    state.traps.clear();
+    if (auto saved = save(state); !saved) return tl::make_unexpected(saved.error());
+  }
+  return removed;
+}
+
+std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
+  constexpr std::uint8_t int3 = 0xCC;
+  constexpr std::uint8_t nop = 0x90;
+  std::size_t failed = 0;
+  for (const TrapPoint& trap : state.traps) {
+    const auto now = read_bytes(pid, trap.address, 1);
+    const std::uint8_t wanted = armed ? int3 : nop;
+    if (now.empty() || (now[0] != int3 && now[0] != nop)) continue;
+    if (now[0] != wanted && !write_memory(pid, trap.address, std::span(&wanted, 1))) ++failed;
+  }
+  return failed;
+}
+
+std::vector<pid_t> find_carriers(const StubState& state) {
+  std::vector<pid_t> carriers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
+  while (const dirent* const entry = processes ? ::readdir(processes.get()) : nullptr) {
+    pid_t pid = 0;
+    const std::string_view name = entry->d_name;
+    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (problem != std::errc{} || end != name.data() + name.size() || pid == state.target.pid) continue;
+    if (is_ours(pid, state)) carriers.push_back(pid);
+  }
+  return carriers;
+}
+
+}  // namespace whomap

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stubs out of a target again, from what the state file says.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/process/target.h"
+#include "core/stub/stub_state.h"
+
+namespace whomap {
+
+/// Are the code areas of `state` in this process? After an exec the addresses belong to others.
+bool is_ours(pid_t pid, const StubState& state);
+
+struct Removed {
+  std::size_t restored = 0;            ///< places where the original code is back
+  std::vector<std::uint64_t> foreign;  ///< changed by somebody else meanwhile: left alone
+  std::vector<std::uint64_t> failed;   ///< could not be written
+  std::uint64_t inert_bytes = 0;  ///< code and data that stay mapped: a saved program counter may lie there
+  std::uint64_t stopped_ns = 0;
+  bool handler_kept = false;  ///< the target has set another SIGTRAP handler meanwhile: left alone
+};
+
+/// Puts the original code back with all threads stopped; threads inside a stub finish there. Works from the
+/// state file alone, any number of times. `target` may also be a forked child of the process that the state
+/// is of. Errors: those of Standstill.
+Result<Removed> remove_stubs(const Target& target, StubState state);
+
+/// Writes int3 (armed) or nop at the trap points that hold the other of the two. Needs no stop: one byte
+/// each. Returns how many could not be written.
+std::size_t set_traps(pid_t pid, const StubState& state, bool armed);
+
+/// Processes other than the target that carry its stubs: children forked while they were in.
+std::vector<pid_t> find_carriers(const StubState& state);
+
+}  // namespace whomap

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stub/ring_engine.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/capture/ring.h"
+#include "core/process/memory.h"
+#include "core/process/syscalls.h"
+
+namespace whomap {
+namespace {
+
+constexpr std::string_view ring_name = "whomap-ring";  // as maps shows it: /memfd:whomap-ring (deleted)
+
+tl::unexpected<Error> call_failed(const char* call, std::uint64_t result) {
+  return fail(ErrorCode::unsupported_target, fmt::format("the target cannot make the call {}", call), {},
+              static_cast<int>(-static_cast<std::int64_t>(result)));
+}
+
+std::optional<std::uint64_t> read_word(pid_t pid, std::uint64_t address) {
+  std::uint64_t word = 0;
+  if (read_memory(pid, address, std::as_writable_bytes(std::span(&word, 1))) != sizeof word)
+    return std::nullopt;
+  return word;
+}
+
+}  // namespace
+
+std::uint64_t RingEngine::data_size() const {
+  return (control_area_bytes + page_size_ - 1) / page_size_ * page_size_;
+}
+
+bool RingEngine::can_use_again(pid_t pid, std::uint64_t data) const {
+  return read_word(pid, data + WHOMAP_CONTROL_INSIDE) == 0;
+}
+
+Result<void> RingEngine::begin(CodeBuffer& /*code*/, std::uint64_t data) {
+  hand_over_ = RingHandOver(data);
+  return {};
+}
+
+Result<void> RingEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) {
+  return hand_over_.emit(code, site, number);
+}
+
+Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
+                                 const std::vector<std::uint64_t>& /*areas*/) {
+  const std::uint64_t control = state.data;
+  const std::array<std::uint8_t, WHOMAP_CONTROL_BYTES> empty{};
+  if (!stillness.write(control, empty))
+    return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
+  const auto call = [&](const char* name, std::int64_t number,
+                        const std::array<std::uint64_t, 6>& arguments) -> Result<std::uint64_t> {
+    auto result = calls.call(number, arguments);
+    if (result && is_syscall_error(*result)) return call_failed(name, *result);
+    return result;
+  };
+  if (auto wiped = call("madvise", SYS_madvise, {control, WHOMAP_CONTROL_BYTES, MADV_WIPEONFORK, 0, 0, 0});
+      !wiped)
+    return tl::make_unexpected(wiped.error());
+
+  // The settings' page is free until the engine is armed: the name of the file lies there.
+  std::array<std::uint8_t, ring_name.size() + 1> name{};
+  std::copy(ring_name.begin(), ring_name.end(), name.begin());
+  const std::uint64_t name_address = control + WHOMAP_SETTINGS;
+  if (!stillness.write(name_address, name))
+    return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
+  const auto made = call("memfd_create", SYS_memfd_create, {name_address, MFD_CLOEXEC, 0, 0, 0, 0});
+  if (!made) return tl::make_unexpected(made.error());
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, state.target.pid, 0)));
+  ring_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), static_cast<int>(*made), 0)));
+  const int why = errno;
+  Result<std::uint64_t> mapped =
+      fail(ErrorCode::kernel_feature, "pidfd_getfd failed", "Linux 5.6 or later is needed", why);
+  if (ring_.valid() && ::ftruncate(ring_.get(), static_cast<off_t>(ring_bytes_)) == 0)
+    mapped = call("mmap", SYS_mmap,
+                  {0, ring_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *made, 0});
+  if (auto closed = call("close", SYS_close, {*made, 0, 0, 0, 0, 0}); !closed)
+    return tl::make_unexpected(closed.error());
+  if (!mapped) return tl::make_unexpected(mapped.error());
+  state.memory.push_back({*mapped, ring_bytes_, "ring"});
+  if (auto saved = save(state); !saved) return saved;
+  if (auto alone = call("madvise", SYS_madvise, {*mapped, ring_bytes_, MADV_DONTFORK, 0, 0, 0}); !alone)
+    return tl::make_unexpected(alone.error());
+
+  for (const pid_t tid : stillness.threads()) {
+    user_regs_struct registers{};
+    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) == 0 && registers.fs_base != 0)
+      threads_.push_back({tid, registers.fs_base});
+  }
+  return {};
+}
+
+bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
+  const std::uint64_t control = state.data;
+  if (std::none_of(state.memory.begin(), state.memory.end(),
+                   [](const PlacedMemory& each) { return each.kind == "ring"; }))
+    return true;
+  const std::array<std::uint8_t, sizeof(std::uint32_t)> off{};
+  write_memory(pid, control + WHOMAP_CONTROL_ARMED, off);
+  for (int waited = 0; waited <= patience_ms; ++waited) {
+    const auto inside = read_word(pid, control + WHOMAP_CONTROL_INSIDE);
+    if (!inside || *inside == 0) return inside.has_value();
+    ::poll(nullptr, 0, 1);
+  }
+  return false;
+}
+
+}  // namespace whomap
