@@ -23,6 +23,7 @@ RingSourceOptions source_options(const SupervisedStubs& stubs) {
   const StubState& state = stubs.installed().state;
   RingSourceOptions options;
   options.control = state.data;
+  options.tsc_forbidden = stubs.tsc_is_forbidden();
   for (const PlacedMemory& each : state.memory)
     if (each.kind == "ring") options.ring = each.address;
   for (const ThreadBase& each : stubs.thread_bases()) options.thread_bases.emplace_back(each.tid, each.base);

@@ -21,7 +21,7 @@ namespace whomap {
 inline constexpr std::uint64_t control_magic = 0x314C54434D484FULL;  ///< "OHMCTL1"
 inline constexpr std::uint64_t ring_magic = 0x31474E524D484FULL;     ///< "OHMRNG1"
 
-enum class Armed : std::uint32_t {
+enum class ArmedState : std::uint32_t {
   off = 0,
   recording = WHOMAP_ARMED,
   finishing = WHOMAP_FINISHING,  ///< calls under way are still recorded, no others

@@ -2,6 +2,7 @@
 #include "core/capture/ring_source.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -54,7 +55,9 @@ RingSource::RingSource(const Target& target, const Plan& plan, const RingShape& 
       plan_(plan),
       shape_(shape),
       options_(options),
-      tsc_problem_(why_tsc_is_unusable()),
+      tsc_problem_(options.tsc_forbidden
+                       ? "the target has forbidden itself to read the time stamp counter (PR_SET_TSC)"
+                       : why_tsc_is_unusable()),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
       threads_(target.pid(), options.thread_bases) {}
 
@@ -67,6 +70,11 @@ Result<std::unique_ptr<RingSource>> RingSource::open(const Target& target, const
   struct stat file {};
   if (::fstat(ring.get(), &file) != 0 || static_cast<std::uint64_t>(file.st_size) < shape->bytes)
     return fail(ErrorCode::kernel_feature, "the ring is not as large as it should be", {}, errno);
+  // All of it at once: a page that could not be had later would be a SIGBUS in the target.
+  if (const int why = ::posix_fallocate(ring.get(), 0, static_cast<off_t>(shape->bytes)); why != 0)
+    return fail(ErrorCode::kernel_feature,
+                fmt::format("{} MiB of memory for the ring cannot be had", shape->bytes >> 20),
+                "stop something else first, or use --engine gdb", why);
   void* const memory = ::mmap(nullptr, shape->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.get(), 0);
   if (memory == MAP_FAILED) return fail(ErrorCode::kernel_feature, "the ring cannot be mapped", {}, errno);
   source->memory_ = memory;
@@ -92,7 +100,7 @@ Result<std::unique_ptr<RingSource>> RingSource::open(const Target& target, const
 }
 
 RingSource::~RingSource() {
-  if (said_armed_ && !ending_) arm(Armed::off);
+  if (said_armed_ && !ending_) arm(ArmedState::off);
   if (memory_ != nullptr) ::munmap(memory_, shape_.bytes);
 }
 
@@ -111,7 +119,7 @@ void RingSource::write_settings() {
   wrote_ = write_memory(target_.pid(), options_.control + WHOMAP_SETTINGS, bytes_of(settings));
 }
 
-void RingSource::arm(Armed armed) {
+void RingSource::arm(ArmedState armed) {
   const auto value = static_cast<std::uint32_t>(armed);
   wrote_ = write_memory(target_.pid(), options_.control + WHOMAP_CONTROL_ARMED, bytes_of(value));
 }
@@ -132,7 +140,7 @@ void RingSource::refresh_stacks() {
 }
 
 void RingSource::say_ready() {
-  arm(Armed::recording);
+  arm(ArmedState::recording);
   sleep_until_next();
 }
 
@@ -146,7 +154,7 @@ void RingSource::sleep_until_next() {
 void RingSource::ask_for_end() {
   if (ending_) return;
   ending_ = true;
-  arm(Armed::finishing);
+  arm(ArmedState::finishing);
   sleep_until_next();
 }
 
@@ -190,7 +198,7 @@ Result<bool> RingSource::deliver(const Consumer& consumer) {
       ::poll(nullptr, 0, 1);
       poll(consumer, false);
     }
-    arm(Armed::off);
+    arm(ArmedState::off);
     for (int waited = 0; waited < patience_ms && read_control().inside != 0; ++waited) ::poll(nullptr, 0, 1);
     poll(consumer, true);
     said_finished_ = true;

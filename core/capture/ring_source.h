@@ -25,6 +25,7 @@ struct RingSourceOptions {
   std::uint64_t control = 0;  ///< address of the control area in the target
   std::uint64_t ring = 0;     ///< address of the ring in the target
   std::vector<std::pair<pid_t, std::uint64_t>> thread_bases;
+  bool tsc_forbidden = false;          ///< prctl(PR_GET_TSC) in the target said so
   std::uint64_t minimum_length = 0;    ///< shorter mmaps are only counted, bytes
   std::uint64_t sample_interval = 0;   ///< bytes; 0: every call
   std::uint64_t calls_per_second = 0;  ///< 0: no limit
@@ -51,7 +52,7 @@ class RingSource : public CaptureSource {
   RingSource(const Target& target, const Plan& plan, const RingShape& shape,
              const RingSourceOptions& options);
   void write_settings();
-  void arm(Armed armed);
+  void arm(ArmedState armed);
   void refresh_stacks();
   void sleep_until_next();
   std::size_t poll(const Consumer& consumer, bool last);

@@ -42,6 +42,8 @@ class StubEngine : public HandOver {
 
   /// Of the memory that is shared with the target, -1: none. Valid after connect(), as the next one.
   [[nodiscard]] virtual int ring_fd() const { return -1; }
+  /// May the target not read the time stamp counter?
+  [[nodiscard]] virtual bool tsc_is_forbidden() const { return false; }
   /// The threads at the installation, for the reader to tell them apart.
   [[nodiscard]] virtual std::vector<ThreadBase> thread_bases() const { return {}; }
 };

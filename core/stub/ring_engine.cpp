@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,6 +71,13 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   if (auto wiped = call("madvise", SYS_madvise, {control, WHOMAP_CONTROL_BYTES, MADV_WIPEONFORK, 0, 0, 0});
       !wiped)
     return tl::make_unexpected(wiped.error());
+
+  // rdtsc is fatal after prctl(PR_SET_TSC, PR_TSC_SIGSEGV) (man 2 PR_SET_TSC).
+  const std::uint64_t answer = control + WHOMAP_SETTINGS;
+  const auto asked = calls.call(SYS_prctl, {PR_GET_TSC, answer, 0, 0, 0, 0});
+  if (!asked) return tl::make_unexpected(asked.error());
+  const auto tsc_mode = read_word(state.target.pid, answer);
+  tsc_forbidden_ = *asked == 0 && tsc_mode && static_cast<std::uint32_t>(*tsc_mode) == PR_TSC_SIGSEGV;
 
   // The settings' page is free until the engine is armed: the name of the file lies there.
   std::array<std::uint8_t, ring_name.size() + 1> name{};

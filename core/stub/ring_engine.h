@@ -28,12 +28,14 @@ class RingEngine : public StubEngine {
                        const std::vector<std::uint64_t>& areas) override;
 
   [[nodiscard]] int ring_fd() const override { return ring_.get(); }
+  [[nodiscard]] bool tsc_is_forbidden() const override { return tsc_forbidden_; }
   [[nodiscard]] std::vector<ThreadBase> thread_bases() const override { return threads_; }
 
  private:
   std::uint64_t ring_bytes_, page_size_;
   RingHandOver hand_over_;
   UniqueFd ring_;
+  bool tsc_forbidden_ = false;
   std::vector<ThreadBase> threads_;
 };
 

@@ -168,6 +168,7 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
     report["left_out"].push_back({{"site", each.site}, {"reason", json_text(each.reason)}});
   // The first threads are enough to learn from; a message has to fit in a socket's buffer.
   constexpr std::size_t most_threads = 1000;
+  report["tsc_forbidden"] = engine.tsc_is_forbidden();
   report["threads"] = ordered_json::array();
   for (const ThreadBase& each : engine.thread_bases())
     if (report["threads"].size() < most_threads) report["threads"].push_back({each.tid, each.base});
@@ -223,6 +224,7 @@ Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const
       stubs.installed_.left_out.push_back(
           {static_cast<std::uint32_t>(json_unsigned(each, "site").value_or(0)),
            json_string(each, "reason").value_or("")});
+  stubs.tsc_forbidden_ = json_bool(*answer, "tsc_forbidden").value_or(false);
   if (const json* const threads = json_member(*answer, "threads"); threads != nullptr)
     for (const json& each : *threads)
       stubs.thread_bases_.push_back({each.at(0).get<pid_t>(), each.at(1).get<std::uint64_t>()});

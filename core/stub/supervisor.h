@@ -35,6 +35,7 @@ class SupervisedStubs {
         pid_(std::exchange(other.pid_, -1)),
         installed_(std::move(other.installed_)),
         ring_(std::move(other.ring_)),
+        tsc_forbidden_(other.tsc_forbidden_),
         thread_bases_(std::move(other.thread_bases_)) {}
   SupervisedStubs& operator=(SupervisedStubs&&) = delete;
   ~SupervisedStubs();  ///< as remove(), without the answer
@@ -42,6 +43,7 @@ class SupervisedStubs {
   [[nodiscard]] const Installed& installed() const { return installed_; }
   /// The memory shared with the target; not valid when the engine has none, or when it was taken before.
   UniqueFd take_ring() { return std::move(ring_); }
+  [[nodiscard]] bool tsc_is_forbidden() const { return tsc_forbidden_; }
   [[nodiscard]] const std::vector<ThreadBase>& thread_bases() const { return thread_bases_; }
 
   /// Takes the stubs out of the target and of the children that carry them. Once.
@@ -54,6 +56,7 @@ class SupervisedStubs {
   pid_t pid_;
   Installed installed_;
   UniqueFd ring_;
+  bool tsc_forbidden_ = false;
   std::vector<ThreadBase> thread_bases_;
 };
 

@@ -75,7 +75,7 @@ constexpr RingOptions small_ring{.slot_count = 16, .stack_bytes = 256, .range_ca
 TEST(RingAdversity, AHandlerThatMapsMemoryAtEveryInstruction) {
   RingInProcess target(small_ring);
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   std::uint64_t outer = 0, inner = 0;
   SingleStep step(target, [&] { inner = target.map_memory(4096, 1); });
   int at = 1;
@@ -97,7 +97,7 @@ TEST(RingAdversity, AHandlerThatMapsMemoryAtEveryInstruction) {
 TEST(RingAdversity, AChildForkedAtEveryInstructionLivesAndLeavesTheRingAlone) {
   RingInProcess target({.slot_count = 64, .stack_bytes = 256, .range_capacity = 1000});
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   bool in_child = false;
   std::vector<std::size_t> changed;
   SingleStep step(target, [&] {
@@ -148,7 +148,7 @@ enum class Way { returned, jumped_out, too_short };
 TEST(RingAdversity, AHandlerThatNeverReturnsFromAnyInstruction) {
   RingInProcess target({.slot_count = 1024, .stack_bytes = 256, .range_capacity = 1000});
   RingReader reader = target.reader({.slot_timeout_ns = 1'000'000});
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   SingleStep step(target, [] { ::siglongjmp(handler_exit, 1); });
   std::uint64_t captured = 0, now = monotonic_ns();
   int left = 0;
@@ -187,7 +187,7 @@ TEST(RingAdversity, AHandlerThatNeverReturnsFromAnyInstruction) {
 TEST(RingAdversity, AnOwnerThatWakesUpLateGivesItsSlotBack) {
   RingInProcess target(small_ring);
   RingReader reader = target.reader({.slot_timeout_ns = 1'000'000'000});
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   std::uint64_t now = monotonic_ns();
   std::size_t captured = 0, calls = 0;
   const auto poll = [&] { captured += all(reader, now).size(); };
@@ -221,10 +221,10 @@ TEST(RingAdversity, AnOwnerThatWakesUpLateGivesItsSlotBack) {
 TEST(RingAdversity, DisarmedAtEveryInstructionNothingIsHandedOverHalf) {
   RingInProcess target(small_ring);
   RingReader reader = target.reader();
-  SingleStep step(target, [&] { target.arm(Armed::off); });
+  SingleStep step(target, [&] { target.arm(ArmedState::off); });
   std::uint64_t result = 0, captured = 0;
   const auto one_round = [&](int at) {
-    target.arm(Armed::recording);
+    target.arm(ArmedState::recording);
     const bool reached = SingleStep::run(at, result);
     EXPECT_TRUE(is_mapped_page(result));
     EXPECT_EQ(target.inside(), 0U);
@@ -240,11 +240,11 @@ TEST(RingAdversity, DisarmedAtEveryInstructionNothingIsHandedOverHalf) {
 TEST(RingAdversity, FinishingCompletesWhatIsUnderWay) {
   RingInProcess target(small_ring);
   RingReader reader = target.reader();
-  SingleStep step(target, [&] { target.arm(Armed::finishing); });
+  SingleStep step(target, [&] { target.arm(ArmedState::finishing); });
   std::uint64_t result = 0;
   int first_recorded = 0;
   for (int at = 1;; ++at) {
-    target.arm(Armed::recording);
+    target.arm(ArmedState::recording);
     if (!SingleStep::run(at, result)) break;
     EXPECT_TRUE(is_mapped_page(result));
     const std::size_t recorded = all(reader).size();
@@ -260,7 +260,7 @@ TEST(RingAdversity, FinishingCompletesWhatIsUnderWay) {
 TEST(RingAdversity, AVforkChildsCallsAreItsParentsMemory) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   static std::uint64_t mapped;
   const pid_t child = ::vfork();
   if (child == 0) {
@@ -277,7 +277,7 @@ TEST(RingAdversity, AVforkChildsCallsAreItsParentsMemory) {
 TEST(RingAdversity, AForkedChildsOwnCallsAreNotRecorded) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   const pid_t child = ::fork();
   if (child == 0) {
     for (int i = 0; i < 100; ++i)
@@ -323,7 +323,7 @@ RingCapture call_on(const RingInProcess& target, RingReader& reader, std::uint64
 TEST(RingAdversity, AnUnknownStackIsCopiedToTheEndOfItsPage) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   const EdgeStack stack;  // not in the table
   for (const std::uint64_t depth : {0U, 8U, 64U, 4096U - 16U, 4096U, 10000U}) {
     const std::uint64_t rsp = stack.top() - depth - 16;
@@ -340,7 +340,7 @@ TEST(RingAdversity, AnUnknownStackIsCopiedToTheEndOfItsPage) {
 TEST(RingAdversity, AMisalignedStackIsNotCopied) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   const EdgeStack stack;
   const RingCapture capture = call_on(target, reader, stack.top() - 4);
   EXPECT_EQ(capture.stack_end, StackEnd::unaligned);
@@ -350,7 +350,7 @@ TEST(RingAdversity, AMisalignedStackIsNotCopied) {
 TEST(RingAdversity, AThreadThatUnmapsTheStackItStandsOn) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   auto* base = static_cast<std::byte*>(
       ::mmap(nullptr, EdgeStack::size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   target.publish_stacks();
@@ -372,7 +372,7 @@ TEST(RingAdversity, AThreadThatUnmapsTheStackItStandsOn) {
 TEST(RingAdversity, MemoryAboveThatTheCallTakesAwayIsNotCopied) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   alignas(4096) std::array<std::byte, 8 * 4096> stack{};
   const auto base = reinterpret_cast<std::uint64_t>(stack.data());
   RecordedCall call;
@@ -394,7 +394,7 @@ TEST(RingAdversity, MemoryAboveThatTheCallTakesAwayIsNotCopied) {
 TEST(RingAdversity, AThreadsStackEndsAtItsDescriptor) {
   RingInProcess target({.slot_count = 64, .stack_bytes = 1 << 20, .range_capacity = 8192});
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   std::uint64_t base = 0;
   std::thread([&] {
     base = thread_base();
@@ -414,7 +414,7 @@ TEST(RingAdversity, TheRightOneOfThousandsOfRangesIsFoundWhileTheyChange) {
   RingReader reader = target.reader();
   alignas(64) std::array<std::uint64_t, 1024> stack{};
   const auto base = reinterpret_cast<std::uint64_t>(stack.data());
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   for (const std::size_t below : {0U, 1U, 2U, 3U, 500U, 5000U})
     for (const std::size_t above : {0U, 1U, 2U, 700U, 3000U}) {
       std::vector<StackRange> ranges;

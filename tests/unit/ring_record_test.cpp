@@ -51,12 +51,12 @@ TEST(RingRecord, KeepsEveryRegisterFlagAndTheRedZone) {
   RingInProcess target;
   RingReader reader = target.reader();
   struct State {
-    Armed armed;
+    ArmedState armed;
     std::uint64_t minimum_length;
     std::size_t expected;
   };
-  for (const State& state : {State{Armed::off, 0, 0}, State{Armed::recording, 0, 1},
-                             State{Armed::recording, 8192, 0}, State{Armed::finishing, 0, 0}}) {
+  for (const State& state : {State{ArmedState::off, 0, 0}, State{ArmedState::recording, 0, 1},
+                             State{ArmedState::recording, 8192, 0}, State{ArmedState::finishing, 0, 0}}) {
     target.settings().minimum_length = state.minimum_length;
     target.arm(state.armed);
     for (unsigned bits = 0; bits < 256; ++bits) {
@@ -85,7 +85,7 @@ TEST(RingRecord, WritesWhatTheCallWas) {
   RingReader reader = target.reader({.thread_of = [](std::uint64_t base, std::uint64_t) {
     return base == thread_base() ? ::gettid() : 0;
   }});
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   RecordedCall call = call_with_marks(target);
   const RecordedCall before = call;
   const std::uint64_t start = monotonic_ns();
@@ -125,7 +125,7 @@ TEST(RingRecord, WritesWhatTheCallWas) {
 TEST(RingRecord, FailedCallsAreRecorded) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   EXPECT_EQ(target.unmap_memory(1, 4096), static_cast<std::uint64_t>(-EINVAL));
   EXPECT_EQ(target.map_memory(0), static_cast<std::uint64_t>(-EINVAL));
   const auto captures = all(reader);
@@ -137,7 +137,7 @@ TEST(RingRecord, FailedCallsAreRecorded) {
 TEST(RingRecord, TheOldContentOfEveryByteOfTheStackIsCopied) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   alignas(64) std::array<std::uint64_t, 8192> stack;
   for (std::size_t i = 0; i < stack.size(); ++i) stack[i] = i * 0x0101'0101'0101'0101U;
   for (std::size_t offset = 0; offset < 16; ++offset) {
@@ -159,7 +159,7 @@ TEST(RingRecord, ShortMapsAreCountedAndUnmapsAlwaysRecorded) {
   RingInProcess target;
   target.settings().minimum_length = 0x10000;
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   const std::uint64_t small = target.map_memory(0x1000), large = target.map_memory(0x10000);
   target.unmap_memory(small, 0x1000);
   target.unmap_memory(large, 0x10000);
@@ -174,7 +174,7 @@ TEST(RingRecord, SamplingTakesOneMapPerInterval) {
                        {.tsc_usable = true, .thread_base_usable = true, .sample_interval = 0x11000});
   EXPECT_EQ(target.settings().sample_interval, 0x10000U);
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   for (int i = 0; i < 160; ++i) ::munmap(reinterpret_cast<void*>(target.map_memory(0x1000)), 0x1000);
   EXPECT_EQ(all(reader).size(), 10U);
   EXPECT_EQ(target.control().not_sampled, 150U);
@@ -191,7 +191,7 @@ TEST(RingRecord, TheRateLimitHoldsButForWhatTheLedgerNeeds) {
   std::uint64_t now = 1'000'000'000;
   const auto count = [&] { return all(reader, now).size(); };
   EXPECT_EQ(count(), 0U);
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   for (int i = 0; i < 50; ++i) target.call(SYS_getppid);
   for (int i = 0; i < 5; ++i) target.call(SYS_brk, 0);
   EXPECT_EQ(count(), 15U);
@@ -206,7 +206,7 @@ TEST(RingRecord, TheRateLimitHoldsButForWhatTheLedgerNeeds) {
 TEST(RingRecord, FinishingRecordsNothingNew) {
   RingInProcess target;
   RingReader reader = target.reader();
-  target.arm(Armed::finishing);
+  target.arm(ArmedState::finishing);
   target.call(SYS_getppid);
   EXPECT_TRUE(all(reader).empty());
 }
@@ -214,7 +214,7 @@ TEST(RingRecord, FinishingRecordsNothingNew) {
 TEST(RingRecord, WithoutAUsableTscOnlyClaimsOrderTheCalls) {
   RingInProcess target({.slot_count = 64, .stack_bytes = 64, .range_capacity = 1000}, {});
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   target.call(SYS_getppid);
   target.call(SYS_getppid);
   const auto captures = all(reader);

@@ -98,7 +98,7 @@ class RingInProcess {
     publish_stacks();
   }
   ~RingInProcess() {
-    arm(Armed::off);
+    arm(ArmedState::off);
     ::munmap(target_ring_, shape.bytes);
     ::munmap(reader_ring_, shape.bytes);
     ::munmap(control_, control_area_bytes);
@@ -113,7 +113,7 @@ class RingInProcess {
   }
   std::span<std::byte> ring() const { return {static_cast<std::byte*>(reader_ring_), shape.bytes}; }
   RingHead& head() const { return *static_cast<RingHead*>(reader_ring_); }
-  void arm(Armed armed) const { std::atomic_ref(control().armed).store(static_cast<std::uint32_t>(armed)); }
+  void arm(ArmedState armed) const { std::atomic_ref(control().armed).store(static_cast<std::uint32_t>(armed)); }
   std::uint64_t inside() const { return std::atomic_ref(control().inside).load(); }
   bool in_code(std::uint64_t pc) const {
     return pc >= reinterpret_cast<std::uint64_t>(code_) && pc < code_end_;

@@ -52,7 +52,7 @@ TEST(RingThreads, AMillionCallsOfEightThreadsAreEachTheirOwn) {
     });
   ready.wait();
   target.publish_stacks();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   RingReader reader = target.reader({.thread_of = [&](std::uint64_t base, std::uint64_t) {
     for (std::size_t t = 0; t < threads; ++t)
       if (logs[t].base == base) return static_cast<pid_t>(t + 1);
@@ -110,7 +110,7 @@ TEST(RingThreads, AMillionCallsOfEightThreadsAreEachTheirOwn) {
 TEST(RingThreads, AFullRingDropsAndCountsExactly) {
   RingInProcess target({.slot_count = 64, .stack_bytes = 512, .range_capacity = 1000});
   RingReader reader = target.reader();
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   std::vector<std::thread> workers;
   constexpr std::uint64_t calls = 5000;
   for (std::size_t t = 0; t < threads; ++t)
@@ -162,7 +162,7 @@ void calls_under_signals(bool own_stack) {
   action.sa_handler = map_in_handler;
   action.sa_flags = SA_RESTART | (own_stack ? SA_ONSTACK : 0);
   ASSERT_EQ(::sigaction(SIGALRM, &action, &old), 0);
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   constexpr std::uint64_t enough = 500;
   std::atomic<std::uint64_t> calls = 0, failures = 0;
   std::atomic<int> running = 4;
@@ -236,7 +236,7 @@ TEST(RingThreads, ARestartedCallIsOneCall) {
   action.sa_sigaction = map_and_write;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   ASSERT_EQ(::sigaction(SIGALRM, &action, &old), 0);
-  target.arm(Armed::recording);
+  target.arm(ArmedState::recording);
   char byte = 0;
   {
     const ThreadTimer timer;
