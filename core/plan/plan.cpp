@@ -10,7 +10,6 @@
 
 #include "core/base/files.h"
 #include "core/base/json_fields.h"
-#include "core/plan/json_fields.h"
 
 namespace whomap {
 namespace {
@@ -35,10 +34,6 @@ Enum name_to_enum(JsonFields& fields, const char* field, const std::array<const 
   return static_cast<Enum>(size - 1);
 }
 
-std::string hex(std::uint64_t address) {
-  return fmt::format("{:#x}", address);
-}
-
 /// Names come from the target and need not be UTF-8, which JSON strings must be. Control characters are no
 /// problem there: such a name stays as it is.
 std::string clean(const std::string& text) {
@@ -54,19 +49,19 @@ ordered_json site_to_json(const Site& site) {
   out["build_id"] = site.build_id;
   out["symbol"] = clean(site.symbol);
   out["symbol_offset"] = site.symbol_offset;
-  out["entry"] = hex(site.entry);
-  out["syscall_address"] = hex(site.syscall_address);
-  out["return_address"] = hex(site.return_address);
-  out["entry_offset"] = hex(site.entry_offset);
-  out["syscall_offset"] = hex(site.syscall_offset);
-  out["return_offset"] = hex(site.return_offset);
+  out["entry"] = hex_string(site.entry);
+  out["syscall_address"] = hex_string(site.syscall_address);
+  out["return_address"] = hex_string(site.return_address);
+  out["entry_offset"] = hex_string(site.entry_offset);
+  out["syscall_offset"] = hex_string(site.syscall_offset);
+  out["return_offset"] = hex_string(site.return_offset);
   out["kind"] = number_kinds[static_cast<std::size_t>(site.kind)];
   out["number"] = site.number ? ordered_json(*site.number) : ordered_json(nullptr);
   out["numbers"] = site.numbers;
   out["other_numbers"] = site.other_numbers;
   out["any_number"] = site.any_number;
   if (site.proof)
-    out["proof"] = {{"address", hex(site.proof->address)}, {"instruction", site.proof->instruction}};
+    out["proof"] = {{"address", hex_string(site.proof->address)}, {"instruction", site.proof->instruction}};
   else
     out["proof"] = nullptr;
   out["dispatcher"] = clean(site.dispatcher);
@@ -82,7 +77,7 @@ ordered_json site_to_json(const Site& site) {
   if (site.observed)
     out["observed"] = {{"per_second", site.observed->per_second}, {"at_least", site.observed->at_least}};
   out["code"] = fmt::format("{:02x}", fmt::join(site.code, ""));
-  out["code_address"] = hex(site.code_address);
+  out["code_address"] = hex_string(site.code_address);
   return out;
 }
 
