@@ -28,6 +28,7 @@ extern const CommandInfo plan_command;
 extern const CommandInfo script_command;
 extern const CommandInfo match_command;
 extern const CommandInfo report_command;
+extern const CommandInfo import_command;
 extern const CommandInfo verify_command;
 extern const CommandInfo repair_command;
 extern const CommandInfo collect_command;

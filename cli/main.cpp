@@ -15,9 +15,9 @@
 namespace whomap::cli {
 namespace {
 
-const std::array commands{&trace_command,  &plan_command,    &script_command,
-                          &match_command,  &report_command,  &verify_command,
-                          &repair_command, &collect_command, &supervise_command};
+const std::array commands{&trace_command,   &plan_command,     &script_command, &match_command,
+                          &report_command,  &import_command,   &verify_command, &repair_command,
+                          &collect_command, &supervise_command};
 
 std::string help() {
   std::string text = fmt::format(

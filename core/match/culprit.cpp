@@ -146,6 +146,7 @@ std::string module_name(const Frame& frame) {
 std::string frame_name(const Frame& frame) {
   if (frame.function && !frame.function->empty()) return *frame.function;
   if (frame.module.empty()) return fmt::format("{:#x}", frame.offset);
+  if (frame.run_time) return fmt::format("{:#x} in {}", frame.offset, module_name(frame));
   return fmt::format("{}+{:#x}", module_name(frame), frame.offset);
 }
 

@@ -16,9 +16,10 @@ struct Frame {
   std::optional<std::string> function;  ///< demangled; nullopt when no symbol covers the address
   std::optional<std::string> file;
   std::optional<std::uint32_t> line;
-  bool inlined = false;  ///< this function was inlined into the next frame, and shares its pc
-  bool guessed = false;  ///< not proven: stands on a guess of the unwinder, or inferred from tail calls
-  bool exact = false;    ///< offset is the instruction itself, not a return address
+  bool inlined = false;   ///< this function was inlined into the next frame, and shares its pc
+  bool guessed = false;   ///< not proven: stands on a guess of the unwinder, or inferred from tail calls
+  bool exact = false;     ///< offset is the instruction itself, not a return address
+  bool run_time = false;  ///< offset is where it was mapped: an imported log has no link-time address
   bool operator==(const Frame&) const = default;
 };
 

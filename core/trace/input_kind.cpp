@@ -44,6 +44,19 @@ bool is_strace(std::string_view start) {
   return false;
 }
 
+/// "1234:   ./server --port 80", then the names of the columns, or at once the first region.
+InputKind pmap_kind(std::string_view start) {
+  const std::string_view head = first_line(start);
+  const std::size_t colon = head.find_first_not_of("0123456789");
+  if (colon == 0 || colon == std::string_view::npos || head.substr(colon, 2) != ": ") return InputKind::text;
+  const std::string_view columns = second_line(start);
+  const std::size_t name = columns.find_first_not_of(' ');
+  if (name != std::string_view::npos && columns.substr(name).starts_with("Address ")) return InputKind::pmap;
+  const std::size_t digits = columns.find_first_not_of("0123456789abcdef");
+  return digits != std::string_view::npos && digits >= 8 && columns[digits] == ' ' ? InputKind::pmap_plain
+                                                                                   : InputKind::text;
+}
+
 bool is_binary(std::string_view start) {
   return std::any_of(start.begin(), start.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -67,11 +80,14 @@ InputKind input_kind(std::string_view start) {
   if (is_binary(start)) return InputKind::binary;
   if (parse_maps(std::string(first_line(start)) + "\n").vmas.size() == 1)
     return second_line(start).starts_with("Size:") ? InputKind::smaps : InputKind::maps;
+  if (const InputKind pmap = pmap_kind(start); pmap != InputKind::text) return pmap;
   if (holds(start, "Syscall returned: rax") || (holds(start, "#0  0x") && holds(start, " in ")))
     return InputKind::gdb_log;
   if (holds(start, "syscalls:sys_e") || holds(start, "sys_exit_mmap")) return InputKind::perf_script;
   if (is_strace(start)) return InputKind::strace;
-  if (start.starts_with("Attaching ") || holds(start, "\n@")) return InputKind::bpftrace;
+  if (start.starts_with("Attaching ") || start.starts_with("PID/TID: ") || holds(start, "\nPID/TID: ") ||
+      holds(start, "\n@"))
+    return InputKind::bpftrace;
   return InputKind::text;
 }
 
@@ -85,6 +101,8 @@ std::string_view describe(InputKind kind) {
     case InputKind::json: return "JSON of another kind";
     case InputKind::maps: return "saved /proc/PID/maps";
     case InputKind::smaps: return "saved /proc/PID/smaps";
+    case InputKind::pmap: return "the output of pmap -X";
+    case InputKind::pmap_plain: return "the output of pmap without -X";
     case InputKind::gdb_log: return "the log of a GDB script";
     case InputKind::perf_script: return "the output of perf script";
     case InputKind::perf_data: return "the data file of perf record";

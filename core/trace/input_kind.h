@@ -16,6 +16,8 @@ enum class InputKind {
   json,
   maps,
   smaps,
+  pmap,        ///< with a line of column names (-x, -X, -XX)
+  pmap_plain,  ///< without
   gdb_log,
   perf_script,
   perf_data,

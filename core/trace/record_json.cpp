@@ -31,6 +31,7 @@ std::optional<Frame> frame_from_json(const nlohmann::json& json) {
   frame.inlined = json_bool(json, "inlined").value_or(false);
   frame.guessed = json_bool(json, "guessed").value_or(false);
   frame.exact = json_bool(json, "exact").value_or(false);
+  frame.run_time = json_bool(json, "run_time").value_or(false);
   return frame;
 }
 
@@ -41,7 +42,7 @@ nlohmann::ordered_json header_to_json(const TraceHeader& header) {
           {"version", trace_version},
           {"tool_version", json_text(header.tool_version)},
           {"engine", json_text(header.engine)},
-          {"clock", "CLOCK_MONOTONIC"},
+          {"clock", json_text(header.clock)},
           {"start_ns", header.start_ns},
           {"target",
            {{"pid", header.target.pid},
@@ -76,6 +77,7 @@ Result<TraceHeader> header_from_json(const nlohmann::json& json, const std::stri
                    json_string(*target, "comm").value_or("")};
   header.engine = json_string(json, "engine").value_or("");
   header.tool_version = json_string(json, "tool_version").value_or("");
+  header.clock = json_string(json, "clock").value_or(std::string(monotonic_clock));
   header.start_ns = json_unsigned(json, "start_ns").value_or(0);
   if (const nlohmann::json* const plan = json_member(json, "plan"); plan != nullptr && !plan->is_null()) {
     auto read = plan_from_json(*plan);
@@ -98,6 +100,7 @@ nlohmann::ordered_json frames_to_json(const std::vector<Frame>& frames) {
     if (frame.inlined) json["inlined"] = true;
     if (frame.guessed) json["guessed"] = true;
     if (frame.exact) json["exact"] = true;
+    if (frame.run_time) json["run_time"] = true;
     list.push_back(std::move(json));
   }
   return list;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -17,12 +18,18 @@
 
 namespace whomap {
 
+/// Clocks of a trace. Times of the last two cannot be compared with those of another file.
+inline constexpr std::string_view monotonic_clock = "CLOCK_MONOTONIC";
+inline constexpr std::string_view log_clock = "log";      ///< that of the imported log
+inline constexpr std::string_view order_clock = "order";  ///< only the order is known; no durations
+
 struct TraceHeader {
   TargetIdentity target;
   Plan plan;
   std::string engine;  ///< "gdb", "probe", or "import:KIND"
   std::string tool_version;
-  std::uint64_t start_ns = 0;  ///< CLOCK_MONOTONIC
+  std::uint64_t start_ns = 0;
+  std::string clock{monotonic_clock};
 };
 
 /// Lost calls: how many, and why.
