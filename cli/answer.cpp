@@ -20,6 +20,9 @@ std::string_view name_of(AnswerShape shape) {
     case AnswerShape::text: return "text";
     case AnswerShape::json: return "json";
     case AnswerShape::folded: return "folded";
+    case AnswerShape::speedscope: return "speedscope";
+    case AnswerShape::pprof: return "pprof";
+    case AnswerShape::html: return "html";
   }
   return {};
 }
@@ -35,6 +38,13 @@ Result<AnswerShape> answer_shape(const std::string& format, std::initializer_lis
   return fail(ErrorCode::usage, fmt::format("--format is '{}', and must be one of {}", format, names));
 }
 
+Result<std::optional<Weight>> weight_option(const std::string& name) {
+  if (name.empty()) return std::optional<Weight>();
+  if (name == "growth") return std::optional(Weight::growth);
+  if (name == "live") return std::optional(Weight::live);
+  return fail(ErrorCode::usage, fmt::format("--weight is '{}', and must be growth or live", name));
+}
+
 int terminal_width(int fd) {
   constexpr int narrowest = 40;
   winsize size{};
@@ -44,12 +54,21 @@ int terminal_width(int fd) {
 }
 
 Result<void> write_answer(const Answer& answer, AnswerShape shape, const std::string& path,
-                          const CommonOptions& common) {
+                          const CommonOptions& common, std::optional<Weight> asked) {
+  const Weight weight = asked.value_or(answer.growth.known ? Weight::growth : Weight::live);
   const bool to_stdout = path == "-";
   std::string text;
   switch (shape) {
     case AnswerShape::json: text = to_json_text(answer); break;
-    case AnswerShape::folded: text = to_folded(answer); break;
+    case AnswerShape::folded: text = to_folded(answer, weight); break;
+    case AnswerShape::speedscope: text = to_speedscope(answer, weight); break;
+    case AnswerShape::html: text = to_html(answer, weight); break;
+    case AnswerShape::pprof: {
+      auto profile = to_pprof(answer, weight);
+      if (!profile) return tl::make_unexpected(profile.error());
+      text = std::move(*profile);
+      break;
+    }
     case AnswerShape::text: {
       TextOptions options;
       options.color = to_stdout && common.use_color(STDOUT_FILENO);

@@ -25,7 +25,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
                                "the process that grows")(
       "output,o", po::value(&output)->value_name("FILE")->required(), "the script; - is standard output")(
       "trace", po::value(&trace)->value_name("FILE"), "the trace file that it will write")(
-      "plain", po::bool_switch(&plain), "a readable script that needs no Python in GDB; it prints a log");
+      "plain", po::bool_switch(&plain),
+      "a readable script that needs no Python in GDB; it prints a log for whomap import");
   add_capture_options(line);
   if (const auto stop = line.parse(arguments)) return *stop;
   const auto limits = capture_options(line);
@@ -45,10 +46,13 @@ ExitStatus run(const std::vector<std::string>& arguments) {
     if (auto wrote = write_result(output, line.common().force, text); !wrote)
       return report_error(wrote.error());
     if (!line.common().quiet && output != "-")
-      std::fputs(fmt::format("whomap: wrote {}; next: gdb -nx -batch -x {} > gdb.log\n", printable(output),
-                             printable(output))
-                     .c_str(),
-                 stderr);
+      std::fputs(
+          fmt::format(
+              "whomap: wrote {}; next: gdb -nx -batch -x {} > gdb.log, then whomap import --from gdb-log "
+              "gdb.log -o TRACE\n",
+              printable(output), printable(output))
+              .c_str(),
+          stderr);
     return ExitStatus::done;
   }
   const auto plugin = find_plugin_folder();

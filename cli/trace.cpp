@@ -6,6 +6,7 @@
 #include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/gdb_engine.h"
+#include "cli/known_causes.h"
 #include "cli/live.h"
 #include "cli/probe_engine.h"
 #include "core/process/permission.h"
@@ -34,11 +35,15 @@ void add_options(CommandLine& line, TraceOptions& options) {
       "format", po::value(&options.format)->value_name("NAME")->default_value("text"),
       "of the answer: text or json");
   add_capture_options(line);
+  add_signatures_option(line);
 }
 
 /// The answer from the trace that was just written, as whomap match gives it.
-ExitStatus print_answer(const std::string& path, AnswerShape shape, const CommonOptions& common) {
-  const auto answer = match_trace(path);
+ExitStatus print_answer(const std::string& path, AnswerShape shape, const CommonOptions& common,
+                        std::vector<Signature> signatures) {
+  MatchOptions options;
+  options.signatures = std::move(signatures);
+  const auto answer = match_trace(path, options);
   if (!answer) return report_error(answer.error());
   if (auto wrote = write_answer(*answer, shape, "-", common); !wrote) return report_error(wrote.error());
   return answer_status(*answer);
@@ -88,6 +93,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!shape) return report_usage("trace", shape.error().happened);
   const auto pid = parse_pid(options.pid);
   if (!pid) return report_usage("trace", pid.error());
+  auto signatures = signatures_of(line);
+  if (!signatures) return report_error(signatures.error());
 
   const auto interrupts = interrupts_as_fd();
   if (!interrupts) return report_error(interrupts.error());
@@ -106,8 +113,9 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto result = capture(*target, *plan, recording, options, common);
   if (!result) return report_error(result.error());
   print_ending(common, recording.path, *result);
-  const ExitStatus answered =
-      recording.path == "-" ? ExitStatus::done : print_answer(recording.path, *shape, common);
+  const ExitStatus answered = recording.path == "-"
+                                  ? ExitStatus::done
+                                  : print_answer(recording.path, *shape, common, std::move(*signatures));
   return recording_status(*result).value_or(answered);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/match/quantity.h"
+#include "core/match/resident_parts.h"
 #include "core/regions/classes.h"
 #include "core/regions/range_set.h"
 
@@ -22,6 +23,14 @@ std::optional<std::int64_t> difference(std::optional<std::uint64_t> before,
   return static_cast<std::int64_t>(*after - *before);
 }
 
+/// nullopt where no region's is known.
+std::optional<std::uint64_t> lazy_free(const Snapshot& snapshot) {
+  std::optional<std::uint64_t> bytes;
+  for (const Region& region : snapshot.regions)
+    if (region.lazy_free) bytes = bytes.value_or(0) + *region.lazy_free;
+  return bytes;
+}
+
 const Region* find_region(const Snapshot& snapshot, std::uint64_t address) {
   const auto at =
       std::upper_bound(snapshot.regions.begin(), snapshot.regions.end(), address,
@@ -29,12 +38,22 @@ const Region* find_region(const Snapshot& snapshot, std::uint64_t address) {
   return at != snapshot.regions.end() && at->vma.start <= address ? &*at : nullptr;
 }
 
-/// Everything that has an owner, ascending and disjoint. The maps tell what no call says: how long an
-/// attached System V segment is, and how far a MAP_GROWSDOWN mapping has grown by being touched.
-std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after,
-                                std::uint64_t& unsized_segments) {
+/// The range of `set` that holds `address`; empty when none does.
+AddressRange range_at(const RangeSet& set, std::uint64_t address) {
+  const auto at =
+      std::upper_bound(set.begin(), set.end(), address,
+                       [](std::uint64_t wanted, const AddressRange& each) { return wanted < each.end; });
+  return at != set.end() && at->contains(address) ? *at : AddressRange{address, address};
+}
+
+/// Everything that has an owner, ascending and disjoint. The maps tell what no call says: how far a
+/// MAP_GROWSDOWN mapping has grown by being touched, how long an attached System V segment is, and how far a
+/// mapping of unknown length can reach: the kernel maps downwards, so that what begins above it is older and
+/// not its.
+std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after, const RangeSet& fresh,
+                                Attribution& result) {
   std::vector<Owned> owned;
-  owned.reserve(ledger.live().size());
+  owned.reserve(ledger.live().size() + ledger.unsized().size());
   std::uint64_t previous_end = 0;
   for (const auto& [start, interval] : ledger.live()) {
     AddressRange range = interval.range;
@@ -46,36 +65,32 @@ std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after,
     owned.push_back({range, {interval.stack, interval.number}, interval.since_ns});
   }
   const auto live_count = static_cast<std::ptrdiff_t>(owned.size());
-  for (const auto& [start, segment] : ledger.attached()) {
+  for (auto at = ledger.unsized().begin(); at != ledger.unsized().end(); ++at) {
+    const auto& [start, interval] = *at;
+    constexpr std::int64_t nr_shmat = 30;
+    const bool segment = interval.number == nr_shmat;
     const Region* const region = find_region(after, start);
-    if (region == nullptr || region->vma.start != start) {
-      ++unsized_segments;
+    if (segment && (region == nullptr || region->vma.start != start)) {
+      ++result.unsized_segments;
       continue;
+    }
+    if (region == nullptr) continue;
+    std::uint64_t end = region->vma.end;
+    if (!segment) {
+      ++result.unsized_calls;
+      end = std::min(end, range_at(fresh, start).end);
+      if (const auto next = std::next(at); next != ledger.unsized().end()) end = std::min(end, next->first);
     }
     // Not into what a later call owns.
     const auto next =
         std::lower_bound(owned.begin(), owned.begin() + live_count, start,
-                         [](const Owned& each, std::uint64_t at) { return each.range.end <= at; });
-    std::uint64_t end = region->vma.end;
+                         [](const Owned& each, std::uint64_t from) { return each.range.end <= from; });
     if (next != owned.begin() + live_count) end = std::min(end, std::max(start, next->range.start));
-    if (end > start) owned.push_back({{start, end}, {segment.stack, segment.number}, segment.since_ns});
+    if (end > start) owned.push_back({{start, end}, {interval.stack, interval.number}, interval.since_ns});
   }
   std::sort(owned.begin(), owned.end(),
             [](const Owned& left, const Owned& right) { return left.range.start < right.range.start; });
   return owned;
-}
-
-/// Resident bytes that were in `range` before; regions that are only partly inside give their share.
-std::optional<double> resident_before(const Snapshot& before, AddressRange range, std::size_t& cursor) {
-  while (cursor < before.regions.size() && before.regions[cursor].vma.end <= range.start) ++cursor;
-  double bytes = 0;
-  for (std::size_t i = cursor; i < before.regions.size() && before.regions[i].vma.start < range.end; ++i) {
-    const Region& region = before.regions[i];
-    if (!region.rss) return std::nullopt;
-    const double part = static_cast<double>(common(region.vma.range(), range).size());
-    bytes += static_cast<double>(*region.rss) * part / static_cast<double>(region.vma.size());
-  }
-  return bytes;
 }
 
 std::string why_unexplained(RegionKind kind) {
@@ -103,16 +118,14 @@ std::size_t part_of_time(std::uint64_t since_ns, const Snapshot& before, const S
 /// Walks owned ranges, new addresses and regions side by side: all are ascending and disjoint.
 class Sweep {
  public:
-  Sweep(const Snapshot& before, const Snapshot& after, std::vector<Owned> owned, Attribution& result)
+  Sweep(const Snapshot& before, const Snapshot& after, RangeSet fresh, std::vector<Owned> owned,
+        Attribution& result)
       : before_(before),
         after_(after),
         owned_(std::move(owned)),
         made_usable_(made_usable(before, after)),
-        result_(result) {
-    new_ = newly_mapped(before, after);
-    new_.insert(new_.end(), made_usable_.begin(), made_usable_.end());
-    new_ = make_range_set(std::move(new_));
-  }
+        new_(std::move(fresh)),
+        result_(result) {}
 
   void run() {
     result_.growth.mapped_bytes = total_size(new_);
@@ -131,6 +144,8 @@ class Sweep {
   struct Piece {
     RowKey key;
     std::uint64_t bytes = 0;
+    std::uint64_t resident = 0;  ///< of them, page by page
+    bool exact = true;           ///< all of them were looked at
   };
 
   void region(std::size_t index) {
@@ -156,10 +171,11 @@ class Sweep {
         row.by_time[part_of_time(owned_[k].since_ns, before_, after_)] += bytes;
         if (last_counted_ != k + 1) ++row.live_calls;
         last_counted_ = k + 1;
-        if (!pieces.empty() && pieces.back().key == owned_[k].key)
-          pieces.back().bytes += bytes;
-        else
-          pieces.push_back({owned_[k].key, bytes});
+        if (pieces.empty() || pieces.back().key != owned_[k].key) pieces.push_back({owned_[k].key});
+        Piece& piece = pieces.back();
+        piece.bytes += bytes;
+        piece.exact = piece.exact && after_.pages && overlap(after_.pages->looked_at, both) == bytes;
+        if (after_.pages) piece.resident += overlap(after_.pages->resident, both);
       }
     }
     const std::optional<double> before_rss = resident_before(before_, range, before_at_);
@@ -180,11 +196,17 @@ class Sweep {
       result_.file_bytes += new_bytes;
   }
 
-  /// What became resident in the region is taken to lie in its new part, evenly.
+  /// Page by page where the pages are known; else what became resident in the region is taken to lie in its
+  /// new part, evenly.
   void spread_resident(const Region& region, std::optional<double> before_rss, std::uint64_t new_bytes,
                        const std::vector<Piece>& pieces) {
     for (const Piece& piece : pieces) {
       RowGrowth& row = result_.rows[piece.key];
+      if (piece.exact) {
+        if (row.resident_bytes) *row.resident_bytes += static_cast<double>(piece.resident);
+        continue;
+      }
+      row.resident_exact = false;
       if (!region.rss || !before_rss) {
         row.resident_bytes.reset();
         continue;
@@ -228,11 +250,12 @@ class Sweep {
 
 }  // namespace
 
-std::map<RowKey, RowGrowth> live_only(const Ledger& ledger) {
+std::map<RowKey, RowGrowth> live_only(const Ledger& ledger, const Snapshot* after) {
+  const RangeSet mapped = after != nullptr ? mapped_addresses(*after) : RangeSet{};
   std::map<RowKey, RowGrowth> rows;
   for (const auto& [start, interval] : ledger.live()) {
     RowGrowth& row = rows[{interval.stack, interval.number}];
-    row.live_bytes += interval.range.size();
+    row.live_bytes += after != nullptr ? overlap(mapped, interval.range) : interval.range.size();
     row.resident_bytes.reset();
   }
   return rows;
@@ -242,15 +265,26 @@ Attribution attribute(const Snapshot& before, const Snapshot& after, const Ledge
   Attribution result;
   const MemoryTotals& was = before.totals;
   const MemoryTotals& is = after.totals;
-  result.growth.rss_anon = difference(was.rss_anon, is.rss_anon);
-  result.growth.rss_file = difference(was.rss_file, is.rss_file);
-  result.growth.rss_shmem = difference(was.rss_shmem, is.rss_shmem);
-  result.growth.swap = difference(was.swap, is.swap);
-  result.growth.page_tables = difference(was.page_tables, is.page_tables);
-  result.growth.unmapped_bytes = total_size(no_longer_mapped(before, after));
-  auto owned = owned_ranges(ledger, after, result.unsized_segments);
+  Growth& growth = result.growth;
+  growth.rss_anon = difference(was.rss_anon, is.rss_anon);
+  growth.rss_file = difference(was.rss_file, is.rss_file);
+  growth.rss_shmem = difference(was.rss_shmem, is.rss_shmem);
+  growth.swap = difference(was.swap, is.swap);
+  growth.page_tables = difference(was.page_tables, is.page_tables);
+  growth.lazy_free = difference(lazy_free(before), lazy_free(after));
+  growth.unmapped_bytes = total_size(no_longer_mapped(before, after));
+  RangeSet fresh = newly_mapped(before, after);
+  const RangeSet opened = made_usable(before, after);
+  fresh.insert(fresh.end(), opened.begin(), opened.end());
+  fresh = make_range_set(std::move(fresh));
+  auto owned = owned_ranges(ledger, after, fresh, result);
   for (const Owned& each : owned) result.rows[each.key].live_bytes += each.range.size();
-  Sweep(before, after, std::move(owned), result).run();
+  Sweep(before, after, fresh, std::move(owned), result).run();
+  double explained = 0;
+  for (const auto& [key, row] : result.rows) explained += row.resident_bytes.value_or(0);
+  if (growth.rss_anon && growth.rss_file && growth.rss_shmem)
+    result.resident = resident_parts(before, after, fresh, explained,
+                                     *growth.rss_anon + *growth.rss_file + *growth.rss_shmem);
   return result;
 }
 

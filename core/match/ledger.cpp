@@ -55,13 +55,13 @@ void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
     case nr_mmap: return apply_mmap(call, stack);
     case nr_munmap: return apply_munmap(call);
     case nr_mremap: return apply_mremap(call, stack);
-    case nr_shmat: return apply_shmat(call, stack);
+    case nr_shmat: return add_unsized(call, stack);
     case nr_shmdt:
       // Returns 0; anything else was the result of another call.
       if (call.result != 0)
         ++counts_.implausible;
       else
-        attached_.erase(call.arguments[0]);
+        unsized_.erase(call.arguments[0]);
       return;
     default: return;  // mprotect and madvise change no owner
   }
@@ -99,6 +99,11 @@ bool Ledger::owned(AddressRange range) const {
 
 void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
   const std::uint64_t flags = call.arguments[3];
+  // The kernel refuses a length of 0 (man 2 mmap): the log that this comes from had no arguments.
+  if (call.arguments[1] == 0) {
+    ++counts_.unknown_length;
+    return add_unsized(call, stack);
+  }
   const AddressRange range = mapped_by(call);
   if (range.size() == 0) {
     ++counts_.implausible;
@@ -113,6 +118,10 @@ void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
 
 void Ledger::apply_munmap(const CallEvent& call) {
   const std::uint64_t length = page_up(call.arguments[1]);
+  if (call.result == 0 && call.arguments[1] == 0) {  // EINVAL if it were so
+    ++counts_.unknown_arguments;
+    return;
+  }
   if (call.result != 0 || !plausible(call.arguments[0], length)) {
     ++counts_.implausible;
     return;
@@ -127,6 +136,10 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
   const std::uint64_t flags = call.arguments[3];
   const std::uint64_t from = call.arguments[0];
   const std::uint64_t to = call.result;
+  if (call.arguments[2] == 0) {  // EINVAL if it were so
+    ++counts_.unknown_arguments;
+    return;
+  }
   if (!plausible(to, new_length) || from % page_size_ != 0 ||
       old_length > std::numeric_limits<std::uint64_t>::max() - from) {
     ++counts_.implausible;
@@ -199,20 +212,20 @@ void Ledger::apply_brk(const CallEvent& call, std::uint32_t stack) {
   break_tid_ = call.tid;
 }
 
-void Ledger::apply_shmat(const CallEvent& call, std::uint32_t stack) {
+void Ledger::add_unsized(const CallEvent& call, std::uint32_t stack) {
   if (!plausible(call.result, page_size_)) {
     ++counts_.implausible;
     return;
   }
-  attached_[call.result] = {
+  unsized_[call.result] = {
       {call.result, call.result}, stack, call.number, call.exit_ns, call.tid, call.site, false};
 }
 
 Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
   Pieces taken;
-  // An attached segment is unmapped as a whole or not at all in practice; its length is not known here.
-  for (auto at = attached_.lower_bound(range.start); at != attached_.end() && at->first < range.end;)
-    at = at->second.since_ns <= call.enter_ns ? attached_.erase(at) : std::next(at);
+  // What has no known length is unmapped from its start or not at all, in practice.
+  for (auto at = unsized_.lower_bound(range.start); at != unsized_.end() && at->first < range.end;)
+    at = at->second.since_ns <= call.enter_ns ? unsized_.erase(at) : std::next(at);
 
   auto at = live_.upper_bound(range.start);
   if (at != live_.begin() && std::prev(at)->second.range.end > range.start) --at;

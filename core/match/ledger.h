@@ -41,7 +41,9 @@ struct LedgerCounts {
   std::uint64_t conflicts = 0;    ///< a call was given a range that was owned: an unmapping was late or lost
   std::uint64_t spared = 0;       ///< parts that an unmapping call left alone because they were younger
   std::uint64_t implausible = 0;  ///< results that the kernel cannot have returned: mispaired, not applied
-  std::uint64_t unknown_break = 0;  ///< brk calls before the program break was known: their size is not
+  std::uint64_t unknown_break = 0;      ///< brk calls before the program break was known: their size is not
+  std::uint64_t unknown_length = 0;     ///< mmap calls whose length is not in the trace
+  std::uint64_t unknown_arguments = 0;  ///< other calls without arguments: what they did is not known
 };
 
 class Ledger {
@@ -63,8 +65,9 @@ class Ledger {
 
   /// Live intervals by start address.
   [[nodiscard]] const std::map<std::uint64_t, LiveInterval>& live() const { return live_; }
-  /// Attached System V segments by address; how long they are only the maps know (range.end == range.start).
-  [[nodiscard]] const std::map<std::uint64_t, LiveInterval>& attached() const { return attached_; }
+  /// By address, what is known to begin there and not how long it is (range.end == range.start): attached
+  /// System V segments, and mmap calls from logs without arguments. The maps know more.
+  [[nodiscard]] const std::map<std::uint64_t, LiveInterval>& unsized() const { return unsized_; }
   [[nodiscard]] const LedgerCounts& counts() const { return counts_; }
 
  private:
@@ -80,7 +83,8 @@ class Ledger {
   void apply_munmap(const CallEvent& call);
   void apply_mremap(const CallEvent& call, std::uint32_t stack);
   void apply_brk(const CallEvent& call, std::uint32_t stack);
-  void apply_shmat(const CallEvent& call, std::uint32_t stack);
+  /// Something of unknown length begins at the call's result.
+  void add_unsized(const CallEvent& call, std::uint32_t stack);
 
   /// Takes out what `range` covers and `call` may unmap under rule 2; returns it.
   Pieces cut(AddressRange range, const CallEvent& call);
@@ -103,7 +107,7 @@ class Ledger {
   std::uint64_t page_size_;
   std::uint64_t huge_page_size_;
   std::map<std::uint64_t, LiveInterval> live_;
-  std::map<std::uint64_t, LiveInterval> attached_;
+  std::map<std::uint64_t, LiveInterval> unsized_;
   std::deque<Displaced> displaced_;
   std::uint64_t break_ = 0;  ///< the last program break seen, 0 before the first
   std::uint64_t break_exit_ns_ = 0;

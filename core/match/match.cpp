@@ -93,16 +93,26 @@ class Matcher {
       answer_.complete = true;
     };
     if (auto read = read_trace(path_, visitor); !read) return tl::make_unexpected(read.error());
-    if (options_.after) {
-      if (!before_ && after_) before_ = std::move(after_);
-      after_ = options_.after;
-      if (before_ && another_process(*before_, *after_))
-        return fail(ErrorCode::input_kind,
-                    fmt::format("{} has none of the mappings of pid {}", options_.after_name,
-                                answer_.header.target.pid),
-                    "give the regions of the traced process, saved before it ended");
-      after_->time_ns = std::numeric_limits<std::uint64_t>::max();  // when they were taken is not known
-    }
+    return options_.regions.empty() ? Result<void>{} : take_regions();
+  }
+
+  /// The snapshots from elsewhere instead of the trace's own.
+  Result<void> take_regions() {
+    const std::vector<Snapshot>& regions = options_.regions;
+    if (!before_ && after_) before_ = std::move(after_);
+    own_before_ = before_.has_value();
+    if (!before_ && regions.size() > 1) before_ = regions.front();
+    after_ = regions.back();
+    if (before_ && another_process(*before_, *after_))
+      return fail(ErrorCode::input_kind,
+                  fmt::format("{} has none of the mappings of pid {}", options_.regions_name,
+                              answer_.header.target.pid),
+                  "give the regions of the traced process, saved before it ended");
+    // When they were taken is known only where they have a time, and the trace's clock is the same.
+    const bool comparable = answer_.header.clock == monotonic_clock;
+    if (before_ && !comparable) before_->time_ns = 0;
+    after_time_known_ = comparable && after_->time_ns != 0;
+    if (!after_time_known_) after_->time_ns = std::numeric_limits<std::uint64_t>::max();
     return {};
   }
 
@@ -172,18 +182,20 @@ class Matcher {
 
   Answer answer() {
     Attribution attribution;
-    if (options_.after) after_->time_ns = std::max(last_event_ns_, answer_.totals.end_ns);
+    if (after_ && !after_time_known_) after_->time_ns = std::max(last_event_ns_, answer_.totals.end_ns);
+    if (before_ && before_->time_ns == 0 && answer_.events != 0) before_->time_ns = first_event_ns_;
     if (before_ && after_) {
       attribution = attribute(*before_, *after_, ledger_);
       answer_.threads_before = before_->threads;
       answer_.threads = after_->threads;
     } else {
       attribution.growth.known = false;
-      attribution.rows = live_only(ledger_);
+      attribution.rows = live_only(ledger_, after_ ? &*after_ : nullptr);
     }
     answer_.growth = attribution.growth;
     answer_.regions = std::move(attribution.regions);
     answer_.unexplained = std::move(attribution.unexplained);
+    answer_.resident = std::move(attribution.resident);
     answer_.seconds = seconds();
     if (!answer_.threads && before_) answer_.threads = before_->threads;
     if (answer_.complete)
@@ -199,16 +211,19 @@ class Matcher {
                 return std::pair(left.stack.id, left.syscall) < std::pair(right.stack.id, right.syscall);
               });
     judge(answer_, attribution);
+    for (StackAnswer& each : answer_.stacks)
+      each.advice = known_causes(options_.signatures, each.stack, each.verdict);
     add_notes(attribution);
     return std::move(answer_);
   }
 
   [[nodiscard]] double seconds() const {
+    if (answer_.header.clock == order_clock) return 0;
     std::uint64_t from =
         before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, first_event_ns_);
     if (from == 0) from = first_event_ns_;
     std::uint64_t to = last_event_ns_;
-    if (before_ && after_ && !options_.after)
+    if (before_ && after_ && (options_.regions.empty() || after_time_known_))
       to = after_->time_ns;
     else if (answer_.complete)
       to = std::max(to, answer_.totals.end_ns);
@@ -239,6 +254,7 @@ class Matcher {
       row.live_calls = growth.live_calls;
       row.growth_by_time = growth.by_time;
       if (growth.resident_bytes) row.resident_bytes = whole_bytes(*growth.resident_bytes);
+      row.resident_exact = growth.resident_exact && growth.growth_bytes != 0;
     } else if (attribution.growth.known) {
       row.resident_bytes = 0;
     }
@@ -291,11 +307,19 @@ class Matcher {
       if (*snapshot && !(*snapshot)->unparsed.empty())
         notes.push_back(fmt::format("{} of the regions could not be read",
                                     count_text((*snapshot)->unparsed.size(), "line")));
-    if (options_.after)
-      notes.push_back(fmt::format(
-          "the regions afterwards are those of {}; that they are this process's, and when they were "
-          "taken, cannot be checked",
-          options_.after_name));
+    if (!options_.regions.empty() && !after_time_known_)
+      notes.push_back(
+          fmt::format("the regions{} are those of {}; that they are this process's, and when they were "
+                      "taken, cannot be checked",
+                      own_before_ ? " afterwards" : "", options_.regions_name));
+    if (answer_.header.clock == order_clock)
+      notes.emplace_back("the log has no times: rates, and whether it still grew at the end, are not known");
+    if (attribution.unsized_calls != 0)
+      notes.push_back(fmt::format("{} of unknown length taken to reach up to the next known address",
+                                  count_text(attribution.unsized_calls, "mapping")));
+    if (counts.unknown_arguments != 0)
+      notes.push_back(fmt::format("{} without arguments: what they unmapped or moved is not known",
+                                  count_text(counts.unknown_arguments, "call")));
     if (after_last_snapshot_ != 0)
       notes.push_back(fmt::format("{} after the last snapshot", count_text(after_last_snapshot_, "event")));
   }
@@ -328,6 +352,8 @@ class Matcher {
   std::vector<std::string> lost_reasons_;
   Ledger ledger_;
   std::uint64_t first_event_ns_ = std::numeric_limits<std::uint64_t>::max(), last_event_ns_ = 0;
+  bool own_before_ = false;       ///< the trace has a first snapshot itself
+  bool after_time_known_ = true;  ///< after_->time_ns is when it was taken
   std::uint64_t unknown_records_ = 0, after_last_snapshot_ = 0, late_ = 0;
 };
 
@@ -343,7 +369,8 @@ Result<Answer> match_trace(const std::string& path, const MatchOptions& options)
 
 ExitStatus answer_status(const Answer& answer) {
   const std::string& verdict = answer.verdict_class;
-  if (verdict.empty() || verdict == "not-growing" || verdict == "no-site" || verdict == "churn")
+  if (verdict.empty() || verdict == "not-growing" || verdict == "no-site" || verdict == "churn" ||
+      verdict == "pass-through")
     return ExitStatus::negative;
   return ExitStatus::done;
 }

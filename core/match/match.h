@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/match/culprit.h"
+#include "core/match/signatures.h"
 #include "core/trace/reader.h"
 #include "core/trace/records.h"
 
@@ -24,8 +25,10 @@ struct StackAnswer {
   std::int64_t syscall = 0;
   std::uint32_t site = 0;
   std::uint64_t live_bytes = 0;  ///< mapped by this stack and still mapped at the end
-  std::optional<std::uint64_t>
-      resident_bytes;              ///< of growth_bytes, spread over regions by smaps; nullopt when unknown
+  /// Of growth_bytes; nullopt when unknown.
+  std::optional<std::uint64_t> resident_bytes;
+  bool resident_exact =
+      false;  ///< counted page by page (pagemap), else spread evenly over each region (smaps)
   std::uint64_t growth_bytes = 0;  ///< live bytes that lie in newly mapped addresses
   double share = 0;                ///< growth_bytes / growth.mapped_bytes
   std::uint64_t count = 0;         ///< successful calls
@@ -38,7 +41,8 @@ struct StackAnswer {
   std::uint64_t threads = 0;
   GrowthByTime growth_by_time{};
   std::optional<Culprit> culprit;
-  std::string verdict;  ///< class of this stack
+  std::string verdict;         ///< class of this stack
+  std::vector<Advice> advice;  ///< by certainty
 };
 
 struct RegionAnswer {
@@ -52,8 +56,9 @@ struct RegionAnswer {
   std::vector<std::uint32_t> stacks;
 };
 
-struct Growth {       ///< differences after - before; bytes
-  bool known = true;  ///< false: there were no two snapshots, the numbers mean nothing
+struct Growth {                           ///< differences after - before; bytes
+  bool known = true;                      ///< false: there were no two snapshots, the numbers mean nothing
+  std::optional<std::int64_t> lazy_free;  ///< MADV_FREE: counted as resident, free for the taking
   std::optional<std::int64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
   std::uint64_t mapped_bytes =
       0;  ///< newly mapped addresses that still exist, and reserved ones (PROT_NONE) made usable
@@ -66,6 +71,12 @@ struct Growth {       ///< differences after - before; bytes
 struct Unexplained {
   std::string reason;
   std::uint64_t bytes = 0;
+};
+
+/// A part of the change of resident memory; the parts add up to RssAnon + RssFile + RssShmem.
+struct ResidentPart {
+  std::string where;
+  std::int64_t bytes = 0;
 };
 
 struct Answer {
@@ -84,13 +95,17 @@ struct Answer {
   std::vector<StackAnswer> stacks;       ///< by growth_bytes, descending
   std::vector<RegionAnswer> regions;     ///< grown ones, by size_delta, descending
   std::vector<Unexplained> unexplained;  ///< by bytes, descending
+  std::vector<ResidentPart> resident;    ///< by bytes, descending; empty when resident sizes are unknown
   std::vector<std::string> notes;
 };
 
 struct MatchOptions {
-  /// Taken as the last snapshot in place of the trace's.
-  std::optional<Snapshot> after;
-  std::string after_name;  ///< where it comes from, for the notes
+  /// Snapshots from elsewhere, in order of time; empty: those of the trace. The last one takes the place of
+  /// the trace's last; where the trace has none of its own (an imported log), the first one is the state
+  /// before.
+  std::vector<Snapshot> regions;
+  std::string regions_name;           ///< where they come from, for the notes
+  std::vector<Signature> signatures;  ///< known causes to look for
 };
 
 /// Reads a trace and attributes the growth between its first and last snapshot.

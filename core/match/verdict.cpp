@@ -111,10 +111,15 @@ std::string who(const StackAnswer& row) {
                      frame_place(row.stack.frames.back()));
 }
 
+/// "10.0 s"; a log without times has none.
+std::string span_text(const Answer& answer) {
+  return answer.seconds > 0 ? seconds_text(answer.seconds) : "a time that the log does not tell";
+}
+
 /// "6.2 MiB of the 6.3 MiB newly mapped in 10.0 s (98.4 %)"
 std::string amount(const Answer& answer, const Group& group) {
   return fmt::format("{} of the {} newly mapped in {} ({})", bytes_text(group.growth),
-                     bytes_text(answer.growth.mapped_bytes), seconds_text(answer.seconds),
+                     bytes_text(answer.growth.mapped_bytes), span_text(answer),
                      share_of(group.growth, answer.growth.mapped_bytes));
 }
 
@@ -125,12 +130,12 @@ std::string rate_text(const Answer& answer, std::uint64_t bytes) {
 
 std::string trend(const Answer& answer, const Group& group) {
   if (group.live_calls == 1) return "It is a single mapping, which is no trend.";
+  if (answer.seconds <= 0) return "Without times it cannot be told from a cache that is still filling.";
   std::string text = sum(group.by_time, 7, 9) != 0 ? fmt::format("Still growing at the end, {} on average.",
                                                                  rate_text(answer, group.growth))
                                                    : "None of it was mapped in the last third of the time.";
   if (answer.seconds < sure_seconds)
-    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.",
-                        seconds_text(answer.seconds));
+    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.", span_text(answer));
   return text;
 }
 
@@ -161,6 +166,12 @@ std::string leak_text(const Answer& answer, const Group& group) {
                      hook_text(*group.first));
 }
 
+std::string lower_first(std::string_view text) {
+  std::string lower(text);
+  if (lower.starts_with("A ")) lower[0] = 'a';
+  return lower;
+}
+
 std::string plateau_text(const Answer& answer, const Group& group) {
   return fmt::format(
       "{} mapped {}, all of it in the first third of the time; it has not grown since. Watch longer to "
@@ -187,6 +198,21 @@ std::string malloc_text(const Answer& answer, const Group& group) {
       "{} {}, by {}. {} {}; the stacks here show only who was asking when the allocator needed more.{}",
       asking, amount(answer, group), calls_text(group), trend(answer, group), profiler_for(runtime),
       hook_text(row));
+}
+
+std::string retention_text(const Answer& answer, const Group& group) {
+  const StackAnswer& row = *group.first;
+  const std::string through = row.culprit && row.culprit->allocator_frame
+                                  ? frame_name(row.stack.frames[*row.culprit->allocator_frame])
+                                  : "its allocator";
+  return fmt::format(
+      "{} was given memory by {}, which mapped {}, all of it in the first third of the time, and none since: "
+      "the "
+      "allocator keeps what it has for the next requests. Whether the program still uses it, system calls "
+      "cannot tell; "
+      "{}.",
+      who(row), through, amount(answer, group),
+      lower_first(profiler_for(row.culprit ? row.culprit->runtime : std::nullopt)));
 }
 
 std::string thread_stacks_text(const Answer& answer, const Group& group) {
@@ -246,14 +272,23 @@ bool judge_resident(Answer& answer) {
   const RegionAnswer* const region = most_resident(answer);
   const std::string where =
       region != nullptr ? fmt::format(" Most: {}.", region_text(*region)) : std::string();
+  const std::int64_t freed = answer.growth.lazy_free.value_or(0);
+  if (grew(answer.growth.rss_anon) && freed > *answer.growth.rss_anon / 2) {
+    set(answer, "retention",
+        fmt::format("RssAnon grew by {} in {}, and {} of it are pages that were given back with MADV_FREE "
+                    "(LazyFree in "
+                    "smaps): the kernel takes them when it needs memory.{}",
+                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), span_text(answer),
+                    bytes_text(static_cast<std::uint64_t>(freed)), where));
+    return true;
+  }
   if (grew(answer.growth.rss_anon)) {
     set(answer, "reservation",
         fmt::format(
             "RssAnon grew by {} in {} inside regions that were mapped before the trace: memory that was "
             "reserved "
             "earlier is being touched, no call maps it.{} Which code touches it, system calls cannot tell.",
-            bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), seconds_text(answer.seconds),
-            where));
+            bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), span_text(answer), where));
     return true;
   }
   if (grew(answer.growth.rss_file)) {
@@ -261,8 +296,7 @@ bool judge_resident(Answer& answer) {
         fmt::format("RssFile grew by {} in {}, RssAnon by {}: pages of mapped files became resident, which "
                     "the kernel can "
                     "drop again.{}",
-                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_file)),
-                    seconds_text(answer.seconds),
+                    bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_file)), span_text(answer),
                     answer.growth.rss_anon ? signed_bytes_text(*answer.growth.rss_anon) : "an unknown amount",
                     where));
     return true;
@@ -272,25 +306,38 @@ bool judge_resident(Answer& answer) {
 
 void judge_nothing_mapped(Answer& answer) {
   if (judge_resident(answer)) return;
-  const std::string grown =
-      answer.growth.mapped_bytes == 0
-          ? fmt::format("no address was newly mapped in {}", seconds_text(answer.seconds))
-          : fmt::format("only {} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes),
-                        seconds_text(answer.seconds));
+  const std::string grown = answer.growth.mapped_bytes == 0
+                                ? fmt::format("no address was newly mapped in {}", span_text(answer))
+                                : fmt::format("only {} were newly mapped in {}",
+                                              bytes_text(answer.growth.mapped_bytes), span_text(answer));
   const std::string resident =
       answer.growth.rss_anon
           ? fmt::format(", RssAnon changed by {}", signed_bytes_text(*answer.growth.rss_anon))
           : "";
   std::uint64_t mapped = 0;
-  for (const StackAnswer& row : answer.stacks) mapped += row.mapped_bytes;
+  std::uint64_t passed = 0;
+  const StackAnswer* busiest = nullptr;
+  for (const StackAnswer& row : answer.stacks) {
+    mapped += row.mapped_bytes;
+    if (row.verdict == "pass-through") passed += row.mapped_bytes;
+    if (busiest == nullptr || row.mapped_bytes > busiest->mapped_bytes) busiest = &row;
+  }
   const bool traffic = mapped >= 16 * least_mapped_growth;
-  set(answer, traffic ? "churn" : "not-growing",
-      fmt::format("nothing grew: {}{}; {}.", grown, resident, traffic_text(answer)));
+  const bool through_hook = traffic && passed > mapped / 2;
+  const std::string most = traffic ? fmt::format(" Most of it by {}: {} of its {} are still mapped.{}",
+                                                 who(*busiest), bytes_text(busiest->growth_bytes),
+                                                 bytes_text(busiest->mapped_bytes), hook_text(*busiest))
+                                   : "";
+  set(answer,
+      through_hook ? "pass-through"
+      : traffic    ? "churn"
+                   : "not-growing",
+      fmt::format("nothing grew: {}{}; {}.{}", grown, resident, traffic_text(answer), most));
 }
 
 void judge_unexplained(Answer& answer) {
-  const std::string grown = fmt::format("{} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes),
-                                        seconds_text(answer.seconds));
+  const std::string grown =
+      fmt::format("{} were newly mapped in {}", bytes_text(answer.growth.mapped_bytes), span_text(answer));
   const std::string most =
       answer.unexplained.empty() ? "" : fmt::format(" Most of it: {}.", answer.unexplained.front().reason);
   const std::string lost = answer.lost.value_or(0) != 0 ? fmt::format(" {} were lost, it may be theirs.",
@@ -319,8 +366,8 @@ void judge_made_usable(Answer& answer, const Attribution& attribution) {
                   "--syscalls "
                   "mmap,munmap,mremap,brk,mprotect.",
                   bytes_text(attribution.made_usable_bytes), bytes_text(answer.growth.mapped_bytes),
-                  seconds_text(answer.seconds),
-                  share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes), where, resident));
+                  span_text(answer), share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes),
+                  where, resident));
 }
 
 /// New addresses, but as many old ones went, and nothing more is resident.
@@ -338,8 +385,8 @@ void judge_exchange(Answer& answer, const Group& most) {
           "more, "
           "RssAnon changed by {}. Most of the new memory is {}'s: {}. A leak beside something that was given "
           "back looks the same: trace again for longer to tell.",
-          bytes_text(growth.mapped_bytes), seconds_text(answer.seconds), bytes_text(growth.unmapped_bytes),
-          resident, who(*most.first), amount(answer, most)));
+          bytes_text(growth.mapped_bytes), span_text(answer), bytes_text(growth.unmapped_bytes), resident,
+          who(*most.first), amount(answer, most)));
 }
 
 void judge_mapped(Answer& answer, const Attribution& attribution) {
@@ -363,12 +410,14 @@ void judge_mapped(Answer& answer, const Attribution& attribution) {
                         : ""));
   } else if (most.verdict == "malloc") {
     set(answer, "malloc", malloc_text(answer, most));
+  } else if (most.verdict == "retention") {
+    set(answer, "retention", retention_text(answer, most));
   } else if (most.verdict == "thread-stacks") {
     set(answer, "thread-stacks", thread_stacks_text(answer, most));
   } else if (most.verdict == "plateau") {
     set(answer, "plateau", plateau_text(answer, most));
   } else if (most.verdict == "churn" || most.verdict == "pass-through") {
-    set(answer, "churn",
+    set(answer, most.verdict,
         fmt::format("nothing is seen to stay: the {} newly mapped were mapped at the very end, and {} {} "
                     "through {} before; "
                     "{}.",
@@ -402,7 +451,9 @@ std::string stack_class(const StackAnswer& row, double seconds) {
   if (!makes_mappings(row.syscall) || row.count == 0) return "not-growing";
   if (row.growth_bytes == 0 || in_passing(row)) return hooked ? "pass-through" : "churn";
   if (row.culprit && row.culprit->creates_thread) return "thread-stacks";
-  if (row.culprit && row.culprit->allocator_frame) return "malloc";
+  // What an allocator took at first and has not needed more of since: it keeps it for its next requests.
+  if (row.culprit && row.culprit->allocator_frame)
+    return stopped_growing(row.growth_by_time, seconds) && row.live_calls > 1 ? "retention" : "malloc";
   return stopped_growing(row.growth_by_time, seconds) ? "plateau" : "leak";
 }
 

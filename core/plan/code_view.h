@@ -13,28 +13,12 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/unique_fd.h"
 #include "core/elf/image.h"
 #include "core/elf/module_map.h"
+#include "core/process/page_map.h"
 #include "core/process/vma.h"
 
 namespace whomap {
-
-/// /proc/PID/pagemap: which pages of a process hold something, and which of those are its own.
-class PageMap {
- public:
-  /// Errors: not_permitted or process_ended, with the errno of the open.
-  static Result<PageMap> open(pid_t pid, std::uint64_t page_size);
-
-  /// Runs of pages in `range` that are present or swapped out, and, with `own_only`, are neither file pages
-  /// nor shared memory (bit 61, Documentation/admin-guide/mm/pagemap.rst): written by someone.
-  [[nodiscard]] std::vector<AddressRange> pages(AddressRange range, bool own_only) const;
-
- private:
-  PageMap(UniqueFd fd, std::uint64_t page_size) : fd_(std::move(fd)), page_size_(page_size) {}
-  UniqueFd fd_;
-  std::uint64_t page_size_;
-};
 
 /// Executable memory of one module, of one anonymous area, or of a file on disk. Pages that the target has
 /// changed come from its memory, all others from the file: reading a library through /proc/PID/mem would

@@ -14,6 +14,8 @@ namespace {
 constexpr std::string_view heading =
     R"gdb(# Process {pid} ({comm}); written by whomap {version} as a script for a GDB without Python.
 # Run it as:   gdb -nx -batch -x THIS_FILE > gdb.log
+# and then:    whomap import --from gdb-log gdb.log -o gdb.trace; whomap match gdb.trace REGIONS
+# where REGIONS holds what `cat /proc/{pid}/smaps` (or pmap -X {pid}) printed before and after, in one file.
 # The log has for each call its number, thread and arguments, GDB's backtrace, and "Syscall returned: rax = 0x...".
 #
 # What this does to the process, so that you can decide:

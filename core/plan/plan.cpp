@@ -71,7 +71,7 @@ ordered_json site_to_json(const Site& site) {
   out["reason"] = clean(site.reason);
   out["stub"] = {{"possible", site.stub.possible},
                  {"reason", clean(site.stub.reason)},
-                 {"address", hex(site.stub.address)},
+                 {"address", hex_string(site.stub.address)},
                  {"length", site.stub.length},
                  {"code", fmt::format("{:02x}", fmt::join(site.stub.code, ""))}};
   if (site.observed)

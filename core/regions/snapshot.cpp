@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/regions/snapshot.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "core/base/clock.h"
 #include "core/base/files.h"
+#include "core/process/page_map.h"
 #include "core/regions/range_set.h"
 #include "core/regions/smaps.h"
 
@@ -103,6 +106,29 @@ Result<Snapshot> take_snapshot(const Target& target) {
 
 Result<Snapshot> take_mapping_snapshot(const Target& target) {
   return take(target, false);
+}
+
+Result<void> add_resident_pages(const Target& target, const Snapshot& before, Snapshot& after) {
+  constexpr std::uint64_t most_bytes = std::uint64_t{64} << 30;
+  constexpr std::size_t most_runs = 1'000'000;  // 40 MB in a trace file
+  const auto page_size = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto map = PageMap::open(target.pid(), page_size);
+  if (!map) return tl::make_unexpected(map.error());
+  RangeSet fresh = newly_mapped(before, after);
+  const RangeSet opened = made_usable(before, after);
+  fresh.insert(fresh.end(), opened.begin(), opened.end());
+  ResidentPages pages;
+  std::vector<AddressRange> resident;
+  std::uint64_t bytes = 0;
+  for (const AddressRange& range : make_range_set(std::move(fresh))) {
+    if (bytes += range.size(); bytes > most_bytes || resident.size() > most_runs) break;
+    const auto runs = map->resident(range);
+    resident.insert(resident.end(), runs.begin(), runs.end());
+    pages.looked_at.push_back(range);
+  }
+  pages.resident = make_range_set(std::move(resident));
+  after.pages = std::move(pages);
+  return {};
 }
 
 std::vector<AddressRange> mapped_addresses(const Snapshot& snapshot) {

@@ -14,6 +14,7 @@
 #include "core/process/status.h"
 #include "core/process/target.h"
 #include "core/process/vma.h"
+#include "core/regions/range_set.h"
 
 namespace whomap {
 
@@ -32,6 +33,12 @@ struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
   std::optional<std::uint64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
 };
 
+/// Pages as /proc/PID/pagemap shows them.
+struct ResidentPages {
+  RangeSet looked_at;  ///< the addresses that were asked for
+  RangeSet resident;   ///< those of them that are in memory
+};
+
 struct Snapshot {
   std::uint64_t time_ns = 0;      ///< CLOCK_MONOTONIC, when reading began
   std::uint64_t duration_ns = 0;  ///< how long reading took
@@ -41,6 +48,7 @@ struct Snapshot {
   std::string without_smaps;   ///< why smaps was not read; empty when it was
   std::uint64_t overlaps = 0;  ///< regions that changed while they were read, and came twice
   std::vector<std::string> unparsed;
+  std::optional<ResidentPages> pages;  ///< nullopt: pagemap was not read
 };
 
 /// Above this many mappings smaps is not read: it walks the page tables under the target's mmap lock.
@@ -51,6 +59,11 @@ inline constexpr std::size_t smaps_mapping_limit = 20000;
 Result<Snapshot> take_snapshot(const Target& target);
 /// Reads status and maps only: cheap, and without resident sizes.
 Result<Snapshot> take_mapping_snapshot(const Target& target);
+
+/// Adds to `after` which of the addresses that are new since `before` are in memory. Up to 64 GiB of them,
+/// the first ones: a page costs the reader 8 bytes, and the target its mmap lock for as long. Errors: those
+/// of PageMap::open.
+Result<void> add_resident_pages(const Target& target, const Snapshot& before, Snapshot& after);
 
 /// From the saved text of /proc/PID/maps or /proc/PID/smaps; time_ns and totals stay unknown.
 Snapshot snapshot_from_text(std::string_view text);

@@ -111,6 +111,29 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
   return region;
 }
 
+/// ["0x7f00-0x7f10", ...]
+nlohmann::ordered_json ranges_to_json(const RangeSet& ranges) {
+  auto list = nlohmann::ordered_json::array();
+  for (const AddressRange& range : ranges) list.push_back(fmt::format("{:#x}-{:#x}", range.start, range.end));
+  return list;
+}
+
+std::optional<RangeSet> ranges_from_json(const nlohmann::json* list) {
+  if (list == nullptr || !list->is_array()) return std::nullopt;
+  std::vector<AddressRange> ranges;
+  for (const nlohmann::json& each : *list) {
+    if (!each.is_string()) return std::nullopt;
+    const std::string_view text = *each.get_ptr<const std::string*>();
+    const std::size_t dash = text.find('-');
+    if (dash == std::string_view::npos) return std::nullopt;
+    const auto start = parse_hex(text.substr(0, dash));
+    const auto end = parse_hex(text.substr(dash + 1));
+    if (!start || !end || *start >= *end) return std::nullopt;
+    ranges.push_back({*start, *end});
+  }
+  return make_range_set(std::move(ranges));
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const Snapshot& snapshot) {
@@ -130,6 +153,9 @@ nlohmann::ordered_json to_json(const Snapshot& snapshot) {
   }
   json["regions"] = nlohmann::ordered_json::array();
   for (const Region& region : snapshot.regions) json["regions"].push_back(region_to_json(region));
+  if (snapshot.pages)
+    json["pages"] = {{"looked_at", ranges_to_json(snapshot.pages->looked_at)},
+                     {"resident", ranges_to_json(snapshot.pages->resident)}};
   return json;
 }
 
@@ -158,6 +184,12 @@ Result<Snapshot> snapshot_from_json(const nlohmann::json& json) {
     if (!snapshot.regions.empty() && snapshot.regions.back().vma.end > region->vma.start)
       return fail(ErrorCode::input_damaged, "a snapshot has regions that overlap or are out of order");
     snapshot.regions.push_back(std::move(*region));
+  }
+  if (const nlohmann::json* const pages = json_member(json, "pages")) {
+    auto looked_at = ranges_from_json(json_member(*pages, "looked_at"));
+    auto resident = ranges_from_json(json_member(*pages, "resident"));
+    if (!looked_at || !resident) return fail(ErrorCode::input_damaged, "a snapshot has pages that are none");
+    snapshot.pages = ResidentPages{std::move(*looked_at), intersect(*looked_at, *resident)};
   }
   return snapshot;
 }

@@ -9,19 +9,24 @@
 
 namespace whomap {
 
-std::string to_folded(const Answer& answer) {
+std::string viewer_name(const Frame& frame) {
+  return printable(frame_name(frame));
+}
+
+std::string to_folded(const Answer& answer, Weight weight) {
   std::string text;
   for (const StackAnswer& row : answer.stacks) {
-    if (row.growth_bytes == 0) continue;
+    const std::uint64_t bytes = weight_of(row, weight);
+    if (bytes == 0) continue;
     std::string line;
-    if (row.stack.truncated || row.stack.frames.empty()) line = "[truncated]";
+    if (row.stack.truncated || row.stack.frames.empty()) line = truncated_name;
     for (auto frame = row.stack.frames.rbegin(); frame != row.stack.frames.rend(); ++frame) {
-      std::string name = printable(frame_name(*frame));
+      std::string name = viewer_name(*frame);
       // ';' separates frames, and C++ and Rust names may hold it.
       std::replace(name.begin(), name.end(), ';', ':');
       line += fmt::format("{}{}", line.empty() ? "" : ";", name);
     }
-    text += fmt::format("{} {}\n", line, row.growth_bytes);
+    text += fmt::format("{} {}\n", line, bytes);
   }
   return text;
 }

@@ -36,8 +36,9 @@ Json target_json(const Answer& answer) {
 Json trace_json(const Answer& answer) {
   const TraceEnd& totals = answer.totals;
   const auto total = [&](std::uint64_t value) { return answer.complete ? Json(value) : Json(nullptr); };
+  const bool timed = answer.header.clock != order_clock;
   return {{"engine", known_text(answer.header.engine)},
-          {"seconds", std::round(answer.seconds * 1e6) / 1e6},
+          {"seconds", timed ? Json(std::round(answer.seconds * 1e6) / 1e6) : Json(nullptr)},
           {"stopped_ms", optional_json(totals.stopped_ms)},
           {"longest_stop_ms", optional_json(totals.longest_stop_ms)},
           {"hits", total(totals.hits)},
@@ -54,6 +55,7 @@ Json growth_json(const Growth& growth) {
           {"rss_file_bytes", optional_json(growth.rss_file)},
           {"rss_shmem_bytes", optional_json(growth.rss_shmem)},
           {"swap_bytes", optional_json(growth.swap)},
+          {"lazy_free_bytes", optional_json(growth.lazy_free)},
           {"page_table_bytes", optional_json(growth.page_tables)},
           {"mapped_bytes", mapped(growth.mapped_bytes)},
           {"explained_bytes", mapped(growth.explained_bytes)},
@@ -65,7 +67,8 @@ Json frame_json(const Frame& frame) {
   return {{"module", known_text(frame.module)}, {"build_id", known_text(frame.build_id)},
           {"offset", hex_string(frame.offset)}, {"function", known_text(frame.function)},
           {"file", known_text(frame.file)},     {"line", optional_json(frame.line)},
-          {"inlined", frame.inlined},           {"guessed", frame.guessed}};
+          {"inlined", frame.inlined},           {"guessed", frame.guessed},
+          {"run_time", frame.run_time}};
 }
 
 /// How the number of the site's system call is known.
@@ -91,6 +94,18 @@ Json site_json(const Answer& answer, std::uint32_t id) {
           {"symbol_offset", site.symbol.empty() ? Json(nullptr) : Json(hex_string(site.symbol_offset))}};
 }
 
+Json advice_json(const StackAnswer& row) {
+  Json list = Json::array();
+  for (const Advice& advice : row.advice)
+    list.push_back({{"signature", json_text(advice.signature)},
+                    {"cause", json_text(advice.cause)},
+                    {"remedy", known_text(advice.remedy)},
+                    {"hazard", known_text(advice.hazard)},
+                    {"source", json_text(advice.source)},
+                    {"certainty", advice.certainty}});
+  return list;
+}
+
 Json stack_json(const Answer& answer, const StackAnswer& row) {
   const bool known = answer.growth.known;
   const MemorySyscall* const call = memory_syscall(row.syscall);
@@ -107,11 +122,12 @@ Json stack_json(const Answer& answer, const StackAnswer& row) {
             {"site", site_json(answer, row.site)},
             {"frames", Json::array()},
             {"truncated", known_text(row.stack.truncated)},
-            {"advice", Json::array()},
+            {"advice", advice_json(row)},
             {"failed", row.failed},
             {"mapped_bytes", row.mapped_bytes},
             {"unmapped_bytes", row.unmapped_bytes},
             {"threads", row.threads},
+            {"resident_exact", row.resident_exact},
             {"first_ns", row.first_ns},
             {"last_ns", row.last_ns},
             {"culprit_frame", row.culprit ? Json(row.culprit->frame) : Json(nullptr)}};
@@ -145,11 +161,14 @@ Json to_json(const Answer& answer) {
       {"stacks", Json::array()},
       {"regions", Json::array()},
       {"unexplained", Json::array()},
+      {"resident", Json::array()},
       {"notes", Json::array()}};
   for (const StackAnswer& row : answer.stacks) json["stacks"].push_back(stack_json(answer, row));
   for (const RegionAnswer& region : answer.regions) json["regions"].push_back(region_json(region));
   for (const Unexplained& part : answer.unexplained)
     json["unexplained"].push_back({{"reason", json_text(part.reason)}, {"bytes", part.bytes}});
+  for (const ResidentPart& part : answer.resident)
+    json["resident"].push_back({{"where", part.where}, {"bytes", part.bytes}});
   for (const std::string& note : answer.notes) json["notes"].push_back(json_text(note));
   return json;
 }

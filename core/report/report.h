@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/match/match.h"
+#include "core/report/weight.h"
 
 namespace whomap {
 
@@ -24,7 +25,18 @@ struct TextOptions {
 
 std::string to_text(const Answer& answer, const TextOptions& options);
 
-/// One line per stack with growth: frames outermost first joined by ';', a space, and growth_bytes.
-std::string to_folded(const Answer& answer);
+/// One line per stack that weighs something: frames outermost first joined by ';', a space, and the bytes.
+std::string to_folded(const Answer& answer, Weight weight);
+
+/// For https://www.speedscope.app; both weights are in it, `weight` is shown first.
+std::string to_speedscope(const Answer& answer, Weight weight);
+
+/// For `go tool pprof` and its relatives: gzip, not text. Both weights and the number of calls are in it,
+/// `weight` is the one shown by default. Errors: output_unwritable when zlib fails.
+Result<std::string> to_pprof(const Answer& answer, Weight weight);
+
+/// One file for a browser, with everything in it: the report, and its stacks as a flame graph. It loads
+/// nothing.
+std::string to_html(const Answer& answer, Weight weight);
 
 }  // namespace whomap

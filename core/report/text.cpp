@@ -2,6 +2,7 @@
 // The report for people: the answer first, then what it stands on. Every name that comes from the target goes
 // through printable().
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include <fmt/format.h>
@@ -29,6 +30,7 @@ class TextReport {
     stacks();
     regions();
     unexplained();
+    resident();
     notes();
     return std::move(out_);
   }
@@ -53,9 +55,12 @@ class TextReport {
     // Both names: they differ more often than one thinks (redis-server runs /usr/bin/redis-check-rdb).
     const std::string program =
         target.exe.empty() ? target.comm : fmt::format("{} ({})", target.comm, target.exe);
-    fact("target", fmt::format("pid {}, {}{}", target.pid, program,
+    const std::string pid =
+        target.pid != 0 ? fmt::format("pid {}", target.pid) : "a process that the log does not name";
+    fact("target", fmt::format("{}{}{}{}", pid, program.empty() ? "" : ", ", program,
                                answer_.threads ? ", " + count_text(*answer_.threads, "thread") : ""));
-    std::string trace = fmt::format("{}{}: {}, {} failed, {}", seconds_text(answer_.seconds),
+    std::string trace = fmt::format("{}{}: {}, {} failed, {}",
+                                    answer_.seconds > 0 ? seconds_text(answer_.seconds) : "no times",
                                     answer_.header.engine.empty() ? "" : " with " + answer_.header.engine,
                                     count_text(answer_.events, "call"), count_text(answer_.failed_calls),
                                     answer_.lost ? count_text(*answer_.lost) + " lost" : "losses unknown");
@@ -142,13 +147,30 @@ class TextReport {
     if (row.growth_bytes != 0 && answer_.seconds > 0)
       facts += fmt::format(", {}/min", bytes_text(whole_bytes(row.bytes_per_minute)));
     if (row.growth_bytes != 0 && row.resident_bytes)
-      facts += fmt::format(", about {} resident", bytes_text(*row.resident_bytes));
+      facts +=
+          fmt::format(", {}{} resident", row.resident_exact ? "" : "about ", bytes_text(*row.resident_bytes));
     if (row.threads > 1) facts += fmt::format(", {}", count_text(row.threads, "thread"));
     if (!row.verdict.empty()) facts += fmt::format(" [{}]", row.verdict);
     const std::string number = fmt::format("#{} ", rank);
     out_ += paint_.bold(number) + wrap(facts, width_, 3, number.size());
     frames(row);
+    for (const Advice& advice : row.advice) known_cause(advice);
     out_ += '\n';
+  }
+
+  /// A cause that somebody has seen before. A remedy never stands without its hazard.
+  void known_cause(const Advice& advice) {
+    const std::string sure = advice.certainty == "A"   ? "documented"
+                             : advice.certainty == "B" ? "measured by who reported it"
+                                                       : "UNCONFIRMED";
+    const auto part = [&](const std::string& name, const std::string& text) {
+      if (!text.empty()) out_ += "   " + paint_.dim(fit(name, 8)) + wrap(printable(text), width_, 11, 11);
+    };
+    out_ += '\n';
+    part(advice.signature, fmt::format("{} [{}]", advice.cause, sure));
+    part("remedy", advice.remedy);
+    part("hazard", advice.hazard);
+    part("source", advice.source);
   }
 
   void frames(const StackAnswer& row) {
@@ -234,6 +256,23 @@ class TextReport {
     out_ += '\n';
   }
 
+  /// Only where most of it is not that of the stacks above.
+  void resident() {
+    std::int64_t total = 0;
+    std::int64_t most = 0;
+    for (const ResidentPart& part : answer_.resident) {
+      total += part.bytes;
+      if (part.where != "in new memory that captured calls mapped") most = std::max(most, part.bytes);
+    }
+    constexpr std::int64_t worth_saying = 256 << 10;
+    if (most < worth_saying || most * 10 < total) return;
+    out_ += paint_.bold(fmt::format("Resident memory changed by {}", signed_bytes_text(total))) + "\n";
+    for (const ResidentPart& part : answer_.resident)
+      if (std::abs(part.bytes) * 100 >= std::abs(total) || std::abs(part.bytes) >= worth_saying)
+        out_ += fmt::format("  {:>9}  ", signed_bytes_text(part.bytes)) + wrap(part.where, width_, 13, 13);
+    out_ += '\n';
+  }
+
   void notes() {
     for (const std::string& note : answer_.notes) fact("note", note);
     if (answer_.complete && !answer_.totals.reason.empty()) fact("ended", ending(answer_.totals.reason));
@@ -246,6 +285,7 @@ class TextReport {
     if (reason == "target-exited") return "early: the process ended";
     if (reason == "target-exec") return "early: the process exec'd another program";
     if (reason == "engine-died") return "early: the tracer died";
+    if (reason == "imported") return "with the log";
     if (reason == "engine-stopped") return "early: the tracer was told to end";
     return reason;
   }

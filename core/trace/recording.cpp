@@ -144,10 +144,12 @@ class Recorder {
     result_.armed = true;
     begin_ = Clock::now();
     // Read when the sites are watched already: whatever is newer than this snapshot was captured.
-    if (auto snapshot = take_snapshot(target_))
+    if (auto snapshot = take_snapshot(target_)) {
       keep(writer_.snapshot(*snapshot));
-    else
+      first_ = std::move(*snapshot);
+    } else {
       note("no first snapshot: " + to_line(snapshot.error()));
+    }
     if (phase_ == Phase::arming) enter(Phase::watching, options_.seconds);
     take_rolling_snapshot();
   }
@@ -209,6 +211,9 @@ class Recorder {
     result_.end.end_ns = monotonic_ns();
     if (auto snapshot =
             target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
+      if (first_)
+        if (const auto added = add_resident_pages(target_, *first_, *snapshot); !added)
+          note("which pages are in memory is not known: " + to_line(added.error()));
       keep(writer_.snapshot(*snapshot));
       return;
     }
@@ -257,7 +262,7 @@ class Recorder {
   RecordingResult result_;
   Phase phase_ = Phase::arming;
   Clock::time_point deadline_, begin_, next_rolling_, next_progress_;
-  std::optional<Snapshot> rolling_;
+  std::optional<Snapshot> first_, rolling_;
   std::set<pid_t> threads_;
   bool target_gone_ = false;
   bool interrupted_ = false;

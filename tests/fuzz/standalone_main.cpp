@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target without libFuzzer: over the files named, or over random inputs.
+// Runs a fuzz target without libFuzzer: over the files named, over random inputs, or over damaged copies of
+// files.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,6 +27,38 @@ std::vector<std::uint8_t> random_input(std::mt19937_64& random) {
   return input;
 }
 
+std::vector<std::uint8_t> content_of(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
+  return {bytes.begin(), bytes.end()};
+}
+
+/// A piece of a file with some bytes changed, and pieces cut out, doubled and moved.
+std::vector<std::uint8_t> mutated(const std::vector<std::vector<std::uint8_t>>& files,
+                                  std::mt19937_64& random) {
+  const std::vector<std::uint8_t>& file = files[random() % files.size()];
+  if (file.empty()) return {};
+  const auto at = [](auto& bytes, std::size_t index) {
+    return bytes.begin() + static_cast<std::ptrdiff_t>(index);
+  };
+  const std::size_t start = random() % 4 == 0 ? random() % file.size() : 0;
+  const std::size_t length = std::min<std::size_t>(file.size() - start, 64 + random() % 16384);
+  std::vector<std::uint8_t> input(at(file, start), at(file, start + length));
+  for (std::uint64_t changes = random() % 12; changes > 0 && !input.empty(); --changes) {
+    const std::size_t from = random() % input.size();
+    const std::size_t size = std::min<std::size_t>(input.size() - from, 1 + random() % 80);
+    const std::vector<std::uint8_t> piece(at(input, from), at(input, from + size));
+    switch (random() % 5) {
+      case 0: input[from] = static_cast<std::uint8_t>(random()); break;
+      case 1: input[from] = static_cast<std::uint8_t>("0\n\t (){}[]<>\"',:=-+x#|/"[random() % 25]); break;
+      case 2: input.erase(at(input, from), at(input, from + size)); break;
+      case 3: input.insert(at(input, random() % (input.size() + 1)), piece.begin(), piece.end()); break;
+      default: input.insert(at(input, from), static_cast<std::uint8_t>('0' + random() % 10)); break;
+    }
+  }
+  return input;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -36,10 +70,19 @@ int main(int count, char** arguments) {
     }
     return 0;
   }
+  if (count >= 5 && std::string_view(arguments[1]) == "--mutate") {
+    std::mt19937_64 random(std::strtoull(arguments[3], nullptr, 10));
+    std::vector<std::vector<std::uint8_t>> files;
+    for (int i = 4; i < count; ++i) files.push_back(content_of(arguments[i]));
+    for (unsigned long i = std::strtoul(arguments[2], nullptr, 10); i > 0; --i) {
+      const auto input = mutated(files, random);
+      LLVMFuzzerTestOneInput(input.data(), input.size());
+    }
+    return 0;
+  }
   for (int i = 1; i < count; ++i) {
-    std::ifstream file(arguments[i], std::ios::binary);
-    const std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
-    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    const auto bytes = content_of(arguments[i]);
+    LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
   }
   return 0;
 }

@@ -184,10 +184,10 @@ TEST_F(LedgerTest, BreakThatWouldUnmapAnMmapIsAnotherCallsResult) {
 
 TEST_F(LedgerTest, SharedSegmentsHaveAnAddressAndNoLength) {
   ledger_.apply(call(30, {7, 0, 0}, 40 * page), 1);
-  ASSERT_EQ(ledger_.attached().size(), 1U);
-  EXPECT_EQ(ledger_.attached().begin()->second.stack, 1U);
+  ASSERT_EQ(ledger_.unsized().size(), 1U);
+  EXPECT_EQ(ledger_.unsized().begin()->second.stack, 1U);
   ledger_.apply(call(67, {40 * page}, 0), 2);
-  EXPECT_TRUE(ledger_.attached().empty());
+  EXPECT_TRUE(ledger_.unsized().empty());
 }
 
 TEST_F(LedgerTest, GrowsDownIsRemembered) {

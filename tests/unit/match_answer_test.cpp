@@ -375,9 +375,9 @@ TEST_F(Match, RegionsFromAFileTakeTheLastSnapshotsPlace) {
   snapshots_.push_back(snapshot("", 0, mib));
   for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
   MatchOptions options;
-  options.after =
-      snapshot_from_text(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + 20 * mib));
-  options.after_name = "later.maps";
+  options.regions = {
+      snapshot_from_text(fmt::format("{:x}-{:x} rw-p 00000000 00:00 0 \n", area, area + 20 * mib))};
+  options.regions_name = "later.maps";
   const Answer answer = match(options);
   EXPECT_EQ(answer.growth.mapped_bytes, 20 * mib);
   EXPECT_EQ(answer.growth.explained_bytes, 8 * mib);
@@ -388,8 +388,8 @@ TEST_F(Match, RegionsFromAFileTakeTheLastSnapshotsPlace) {
 TEST_F(Match, RegionsOfAnotherProcessAreRefused) {
   snapshots_.push_back(snapshot(region(0x1000, 0x2000, page), 0, mib));
   MatchOptions options;
-  options.after = snapshot_from_text("5000-6000 rw-p 00000000 00:00 0 \n");
-  options.after_name = "other.maps";
+  options.regions = {snapshot_from_text("5000-6000 rw-p 00000000 00:00 0 \n")};
+  options.regions_name = "other.maps";
   const auto answer = match_trace(write(), options);
   ASSERT_FALSE(answer.has_value());
   EXPECT_EQ(answer.error().code, ErrorCode::input_kind);

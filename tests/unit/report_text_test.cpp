@@ -173,7 +173,7 @@ TEST_F(Report, FoldedStacks) {
   snapshots_.push_back(snapshot("", 0, mib));
   mmap(area, mib, 1, 10);
   snapshots_.push_back(snapshot(region(area, area + mib, 0), 10'000, mib));
-  EXPECT_EQ(to_folded(match()), "[truncated];app+0x1030;a:b\\x0a;mmap 1048576\n");
+  EXPECT_EQ(to_folded(match(), Weight::growth), "[truncated];app+0x1030;a:b\\x0a;mmap 1048576\n");
 }
 
 TEST(Layout, WrapBreaksAtSpacesAndInLongWords) {

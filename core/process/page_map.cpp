@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/process/page_map.h"
+
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -7,9 +10,12 @@
 
 #include <fmt/format.h>
 
-#include "core/plan/code_view.h"
-
 namespace whomap {
+namespace {
+constexpr std::uint64_t present = std::uint64_t{1} << 63;
+constexpr std::uint64_t swapped = std::uint64_t{1} << 62;
+constexpr std::uint64_t file_or_shared = std::uint64_t{1} << 61;
+}  // namespace
 
 Result<PageMap> PageMap::open(pid_t pid, std::uint64_t page_size) {
   const std::string path = fmt::format("/proc/{}/pagemap", pid);
@@ -25,9 +31,14 @@ Result<PageMap> PageMap::open(pid_t pid, std::uint64_t page_size) {
 }
 
 std::vector<AddressRange> PageMap::pages(AddressRange range, bool own_only) const {
-  constexpr std::uint64_t present = std::uint64_t{1} << 63;
-  constexpr std::uint64_t swapped = std::uint64_t{1} << 62;
-  constexpr std::uint64_t file_or_shared = std::uint64_t{1} << 61;
+  return select(range, present | swapped, own_only ? file_or_shared : 0);
+}
+
+std::vector<AddressRange> PageMap::resident(AddressRange range) const {
+  return select(range, present, 0);
+}
+
+std::vector<AddressRange> PageMap::select(AddressRange range, std::uint64_t any, std::uint64_t none) const {
   std::vector<AddressRange> runs;
   std::array<std::uint64_t, 8192> entries{};
   const std::uint64_t last = (range.end + page_size_ - 1) / page_size_;
@@ -38,8 +49,7 @@ std::vector<AddressRange> PageMap::pages(AddressRange range, bool own_only) cons
     const std::size_t count = got <= 0 ? 0 : static_cast<std::size_t>(got) / sizeof(std::uint64_t);
     if (count == 0) break;
     for (std::size_t i = 0; i < count; ++i, ++page) {
-      if ((entries[i] & (present | swapped)) == 0) continue;
-      if (own_only && (entries[i] & file_or_shared) != 0) continue;
+      if ((entries[i] & any) == 0 || (entries[i] & none) != 0) continue;
       const std::uint64_t start = std::max(page * page_size_, range.start);
       const std::uint64_t end = std::min((page + 1) * page_size_, range.end);
       if (!runs.empty() && runs.back().end == start)
