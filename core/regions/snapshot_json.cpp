@@ -189,7 +189,8 @@ Result<Snapshot> snapshot_from_json(const nlohmann::json& json) {
     auto looked_at = ranges_from_json(json_member(*pages, "looked_at"));
     auto resident = ranges_from_json(json_member(*pages, "resident"));
     if (!looked_at || !resident) return fail(ErrorCode::input_damaged, "a snapshot has pages that are none");
-    snapshot.pages = ResidentPages{std::move(*looked_at), intersect(*looked_at, *resident)};
+    RangeSet within = intersect(*looked_at, *resident);
+    snapshot.pages = ResidentPages{std::move(*looked_at), std::move(within)};
   }
   return snapshot;
 }

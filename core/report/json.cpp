@@ -55,20 +55,21 @@ Json growth_json(const Growth& growth) {
           {"rss_file_bytes", optional_json(growth.rss_file)},
           {"rss_shmem_bytes", optional_json(growth.rss_shmem)},
           {"swap_bytes", optional_json(growth.swap)},
-          {"lazy_free_bytes", optional_json(growth.lazy_free)},
           {"page_table_bytes", optional_json(growth.page_tables)},
           {"mapped_bytes", mapped(growth.mapped_bytes)},
           {"explained_bytes", mapped(growth.explained_bytes)},
           {"unexplained_bytes", mapped(growth.unexplained_bytes)},
-          {"unmapped_bytes", mapped(growth.unmapped_bytes)}};
+          {"unmapped_bytes", mapped(growth.unmapped_bytes)},
+          {"lazy_free_bytes", optional_json(growth.lazy_free)}};
 }
 
 Json frame_json(const Frame& frame) {
-  return {{"module", known_text(frame.module)}, {"build_id", known_text(frame.build_id)},
-          {"offset", hex_string(frame.offset)}, {"function", known_text(frame.function)},
-          {"file", known_text(frame.file)},     {"line", optional_json(frame.line)},
-          {"inlined", frame.inlined},           {"guessed", frame.guessed},
-          {"run_time", frame.run_time}};
+  Json json{{"module", known_text(frame.module)}, {"build_id", known_text(frame.build_id)},
+            {"offset", hex_string(frame.offset)}, {"function", known_text(frame.function)},
+            {"file", known_text(frame.file)},     {"line", optional_json(frame.line)},
+            {"inlined", frame.inlined},           {"guessed", frame.guessed}};
+  if (frame.run_time) json["run_time"] = true;
+  return json;
 }
 
 /// How the number of the site's system call is known.

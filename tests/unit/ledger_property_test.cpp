@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -64,6 +65,46 @@ class Random {
   std::mt19937 engine_;
 };
 
+/// Calls of more flags: hints, NOREPLACE, huge pages, growing downwards, and failures.
+CallEvent random_mmap(Random& random, PageModel& model, std::uint32_t stack) {
+  constexpr std::uint64_t eexist = static_cast<std::uint64_t>(-17), enomem = static_cast<std::uint64_t>(-12);
+  constexpr std::uint64_t noreplace = 0x100000, fixed = 0x10, hugetlb = 0x40000, grows_down = 0x100;
+  const std::size_t count = 1 + random.below(24);
+  const std::size_t at = heap_pages + random.below(pages - heap_pages - 64);
+  CallEvent call;
+  call.number = 9;
+  switch (random.below(4)) {
+    case 0: {  // with or without MAP_FIXED beside it
+      const auto begin = model.owner.begin() + static_cast<std::ptrdiff_t>(at);
+      const bool taken = std::any_of(begin, begin + static_cast<std::ptrdiff_t>(count),
+                                     [](std::uint32_t owner) { return owner != 0; });
+      call.arguments = {address(at), count * page, 3, 0x22 | noreplace | (random.below(2) == 0 ? fixed : 0)};
+      call.result = taken ? eexist : address(at);
+      if (!taken) model.fill(at, count, stack);
+      return call;
+    }
+    case 1: {  // huge pages of 16 KiB (4 pages): the length is rounded up to them
+      const std::size_t huge = (count + 3) / 4;
+      const std::size_t free = model.find_free(huge * 4, at);
+      call.arguments = {0, count * page, 3, 0x22 | hugetlb | 14ULL << 26};
+      call.result = free == pages ? enomem : address(free);
+      if (free != pages) model.fill(free, huge * 4, stack);
+      return call;
+    }
+    case 2: {  // a hint that the kernel follows only when it is free
+      const std::size_t free = model.find_free(count, at);
+      call.arguments = {address(at), count * page, 0, 0x22 | (random.below(2) == 0 ? grows_down : 0)};
+      call.result = free == pages ? enomem : address(free);
+      if (free != pages) model.fill(free, count, stack);
+      return call;
+    }
+    default:  // refused: no length, too long, bad flags
+      call.arguments = {address(at), random.below(2) == 0 ? page : ~std::uint64_t{0}, 3, 0};
+      call.result = random.below(2) == 0 ? enomem : static_cast<std::uint64_t>(-22);
+      return call;
+  }
+}
+
 /// One random call, applied to the model; the event tells what happened.
 CallEvent random_call(Random& random, PageModel& model, std::uint32_t stack) {
   CallEvent call;
@@ -73,7 +114,9 @@ CallEvent random_call(Random& random, PageModel& model, std::uint32_t stack) {
       random.below(2) == 0 ? 0 : random.below(page - 1);  // lengths need not be whole pages
   const std::uint64_t length = count * page - odd;
   constexpr std::uint64_t enomem = static_cast<std::uint64_t>(-12);
-  switch (random.below(10)) {
+  switch (random.below(12)) {
+    case 10:
+    case 11: return random_mmap(random, model, stack);
     case 0:
     case 1:
     case 2: {
@@ -175,6 +218,49 @@ TEST(LedgerProperty, EqualsThePageModelForAnySequence) {
     EXPECT_EQ(ledger.counts().spared, 0U);
     EXPECT_EQ(ledger.counts().implausible, 0U);
   }
+}
+
+TEST(LedgerProperty, AttachedSegmentsAreThoseOfTheModel) {
+  Random random(7);
+  Ledger ledger;
+  std::map<std::uint64_t, std::uint32_t> model;  // address -> stack
+  for (std::uint32_t step = 1; step <= 200'000; ++step) {
+    const std::uint64_t at = address(heap_pages + random.below(200) * 8);
+    CallEvent call;
+    call.tid = 1;
+    call.exit_ns = call.enter_ns = std::uint64_t{step} * 10;
+    switch (random.below(4)) {
+      case 0:  // SHM_REMAP may put one over another; a failure changes nothing
+        call.number = 30;
+        call.arguments = {random.below(9), 0, 0};
+        call.result = random.below(5) == 0 ? static_cast<std::uint64_t>(-12) : at;
+        if (call.result == at) model[at] = step;
+        break;
+      case 1:
+        call.number = 67;
+        call.arguments = {at};
+        call.result = model.erase(at) != 0 ? 0 : static_cast<std::uint64_t>(-22);
+        break;
+      case 2: {  // munmap takes segments that begin in its range
+        const std::uint64_t length = (1 + random.below(16)) * page;
+        call.number = 11;
+        call.arguments = {at, length};
+        model.erase(model.lower_bound(at), model.lower_bound(at + length));
+        break;
+      }
+      default:  // and so does a mapping that replaces
+        call.number = 9;
+        call.arguments = {at, page, 3, 0x32};
+        call.result = at;
+        model.erase(at);
+    }
+    ledger.apply(call, step);
+    if (step % 64 != 0) continue;
+    std::map<std::uint64_t, std::uint32_t> found;
+    for (const auto& [start, interval] : ledger.unsized()) found[start] = interval.stack;
+    ASSERT_EQ(found, model) << "step " << step;
+  }
+  EXPECT_EQ(ledger.counts().implausible, 0U);
 }
 
 /// Threads whose calls overlap: each call is entered, takes effect, and exits at its own time. Programs are

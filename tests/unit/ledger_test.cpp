@@ -110,9 +110,25 @@ TEST_F(LedgerTest, ResultsOfOtherCallsAreCountedNotApplied) {
   mmap(4711, page, 2);                                  // no page starts there
   mmap(~std::uint64_t{0} - 2 * page + 1, 4 * page, 2);  // wraps around
   ledger_.apply(call(11, {10 * page, 2 * page}, 77), 3);
-  ledger_.apply(call(9, {0, 0, 3, 0x22}, 20 * page), 3);
   EXPECT_EQ(state(), "10-12:1");
-  EXPECT_EQ(ledger_.counts().implausible, 4U);
+  EXPECT_EQ(ledger_.counts().implausible, 3U);
+}
+
+// Logs without arguments: the kernel refuses a length of 0, so that one that succeeds is not known.
+TEST_F(LedgerTest, WithoutALengthOnlyTheStartIsKnown) {
+  mmap(10 * page, 2 * page, 1);
+  ledger_.apply(call(9, {}, 20 * page), 2);
+  ledger_.apply(call(9, {}, 22 * page), 3);
+  ledger_.apply(call(11, {}, 0), 4);
+  ledger_.apply(call(25, {}, 30 * page), 5);
+  EXPECT_EQ(state(), "10-12:1");
+  ASSERT_EQ(ledger_.unsized().size(), 2U);
+  EXPECT_EQ(ledger_.counts().unknown_length, 2U);
+  EXPECT_EQ(ledger_.counts().unknown_arguments, 2U);
+  EXPECT_EQ(ledger_.counts().implausible, 0U);
+  mmap(21 * page, 4 * page, 6);  // its range was free: what began at 22 is gone
+  ASSERT_EQ(ledger_.unsized().size(), 1U);
+  EXPECT_EQ(ledger_.unsized().begin()->first, 20 * page);
 }
 
 TEST_F(LedgerTest, RemapGrowsInPlaceForItsCaller) {

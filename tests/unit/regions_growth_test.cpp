@@ -210,5 +210,18 @@ TEST(Classes, ByShape) {
   EXPECT_EQ(kind_of(stack, 1), RegionKind::thread_stack);
 }
 
+TEST(Snapshot, ResidentPagesSurviveTheFile) {
+  Snapshot snapshot = snapshot_from_text("1000-9000 rw-p 00000000 00:00 0 \n");
+  EXPECT_FALSE(snapshot_from_json(nlohmann::json::parse(to_json(snapshot).dump()))->pages);
+  snapshot.pages = ResidentPages{{{0x1000, 0x9000}}, {{0x2000, 0x3000}, {0x5000, 0x8000}}};
+  const auto again = snapshot_from_json(nlohmann::json::parse(to_json(snapshot).dump()));
+  ASSERT_TRUE(again && again->pages);
+  EXPECT_EQ(again->pages->looked_at, snapshot.pages->looked_at);
+  EXPECT_EQ(again->pages->resident, snapshot.pages->resident);
+  nlohmann::json damaged = nlohmann::json::parse(to_json(snapshot).dump());
+  damaged["pages"]["resident"] = {"0x9-0x1"};
+  EXPECT_FALSE(snapshot_from_json(damaged).has_value());
+}
+
 }  // namespace
 }  // namespace whomap

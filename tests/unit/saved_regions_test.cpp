@@ -39,7 +39,7 @@ TEST(SavedRegions, PmapGivesWhatMapsGives) {
         EXPECT_EQ(got.offset, want.offset);
       }
       const std::string_view file = std::string_view(want.name).substr(want.name.rfind('/') + 1);
-      if (want.inode != 0) {
+      if (want.inode != 0 && !want.name.starts_with("/SYSV")) {
         EXPECT_EQ(got.name, file);
       }
     }

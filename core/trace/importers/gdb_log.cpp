@@ -40,6 +40,30 @@ bool is_gdb_talk(std::string_view line) {
                      [&](std::string_view start) { return line.starts_with(start); });
 }
 
+/// Where the arguments begin, the last group in parentheses that stands alone: C++ names have groups of their
+/// own, and quoted arguments hold any character.
+std::size_t arguments_of(std::string_view text) {
+  std::size_t open = std::string_view::npos;
+  int depth = 0;
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote != 0) {
+      if (c == '\\')
+        ++i;
+      else if (c == quote)
+        quote = 0;
+    } else if (depth > 0 && (c == '"' || c == '\'')) {
+      quote = c;
+    } else if (c == '(') {
+      if (depth++ == 0 && i > 0 && text[i - 1] == ' ') open = i;
+    } else if (c == ')' && depth > 0) {
+      --depth;
+    }
+  }
+  return open;
+}
+
 /// Text between "#12  " and the end of the line.
 std::optional<Frame> parse_frame(std::string_view text, bool& has_address) {
   Frame frame;
@@ -69,19 +93,8 @@ std::optional<Frame> parse_frame(std::string_view text, bool& has_address) {
     text = text.substr(0, at + 1);
   }
   if (!text.ends_with(")")) return std::nullopt;
-  // The arguments are the last group in parentheses; C++ names have groups of their own.
-  int depth = 0;
-  std::size_t open = text.size();
-  while (open > 0) {
-    const char c = text[--open];
-    if (c == ')') ++depth;
-    if (c == '(' && --depth == 0) break;
-  }
-  if (depth != 0 || open == 0 || text[open - 1] != ' ') {  // a quoted argument holds a parenthesis
-    open = text.find(" (");
-    if (open == std::string_view::npos) return std::nullopt;
-    ++open;
-  }
+  const std::size_t open = arguments_of(text);
+  if (open == std::string_view::npos) return std::nullopt;
   const std::string_view name = text.substr(0, open - 1);
   if (name.empty()) return std::nullopt;
   if (name != "??") frame.function = name;

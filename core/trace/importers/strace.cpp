@@ -75,6 +75,10 @@ bool parse_arguments(std::string_view text, LoggedCall& call) {
       continue;
     }
     if (c == '"') quoted = true;
+    // "3</path>" of -y, and not "21<<MAP_HUGE_SHIFT"
+    const char after = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (c == '<' && after != '<' && (i == 0 || text[i - 1] != '<')) ++depth;
+    if (c == '>' && depth > 0) --depth;
     if (c == '{' || c == '[' || c == '(') ++depth;
     if ((c == '}' || c == ']' || c == ')') && depth > 0) --depth;
     if (c != ',' || (depth != 0 && i != text.size())) continue;
