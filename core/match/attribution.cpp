@@ -53,9 +53,10 @@ AddressRange range_at(const RangeSet& set, std::uint64_t address) {
 std::vector<Owned> owned_ranges(const Ledger& ledger, const Snapshot& after, const RangeSet& fresh,
                                 Attribution& result) {
   std::vector<Owned> owned;
-  owned.reserve(ledger.live().size() + ledger.unsized().size());
+  const auto live = ledger.live();
+  owned.reserve(live.size() + ledger.unsized().size());
   std::uint64_t previous_end = 0;
-  for (const auto& [start, interval] : ledger.live()) {
+  for (const auto& [start, interval] : live) {
     AddressRange range = interval.range;
     if (interval.grows_down) {
       const Region* const region = find_region(after, range.start);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "core/process/syscalls.h"
 #include "core/regions/range_set.h"
@@ -94,7 +95,7 @@ void Ledger::apply_if_free(const CallEvent& call, std::uint32_t stack) {
 
 bool Ledger::owned(AddressRange range) const {
   const auto after = live_.lower_bound(range.end);
-  return after != live_.begin() && std::prev(after)->second.range.end > range.start;
+  return after != live_.begin() && intervals_[std::prev(after)->second].range.end > range.start;
 }
 
 void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
@@ -177,7 +178,7 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
 /// Nothing but the heap lies below the break it had: a brk that would unmap an mmap is another call's result.
 bool Ledger::owns_mapping_between(std::uint64_t start, std::uint64_t end) const {
   for (auto at = live_.lower_bound(start); at != live_.end() && at->first < end; ++at)
-    if (at->second.number != nr_brk) return true;
+    if (intervals_[at->second].number != nr_brk) return true;
   return false;
 }
 
@@ -228,9 +229,10 @@ Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
     at = at->second.since_ns <= call.enter_ns ? unsized_.erase(at) : std::next(at);
 
   auto at = live_.upper_bound(range.start);
-  if (at != live_.begin() && std::prev(at)->second.range.end > range.start) --at;
-  while (at != live_.end() && at->second.range.start < range.end) {
-    LiveInterval& owner = at->second;
+  if (at != live_.begin() && intervals_[std::prev(at)->second].range.end > range.start) --at;
+  std::optional<LiveInterval> rest;  // of the last one; inserting moves what `at` points to
+  while (at != live_.end() && at->first < range.end) {
+    LiveInterval& owner = intervals_[at->second];
     if (owner.since_ns > call.enter_ns) {  // rule 2
       ++counts_.spared;
       ++at;
@@ -239,16 +241,35 @@ Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
     const AddressRange whole = owner.range;
     const AddressRange gone = common(whole, range);
     taken.push_back(with_range(owner, gone));
-    if (whole.end > gone.end)
-      live_.emplace_hint(std::next(at), gone.end, with_range(owner, {gone.end, whole.end}));
+    if (whole.end > gone.end) rest = with_range(owner, {gone.end, whole.end});
     if (whole.start < gone.start) {
       owner.range.end = gone.start;
       ++at;
     } else {
+      free_slots_.push_back(at->second);
       at = live_.erase(at);
     }
   }
+  if (rest) insert(*rest);
   return taken;
+}
+
+void Ledger::insert(const LiveInterval& interval) {
+  if (free_slots_.empty()) {
+    live_.emplace(interval.range.start, static_cast<std::uint32_t>(intervals_.size()));
+    intervals_.push_back(interval);
+    return;
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  intervals_[slot] = interval;
+  live_.emplace(interval.range.start, slot);
+}
+
+std::map<std::uint64_t, LiveInterval> Ledger::live() const {
+  std::map<std::uint64_t, LiveInterval> live;
+  for (const auto& [start, slot] : live_) live.emplace_hint(live.end(), start, intervals_[slot]);
+  return live;
 }
 
 void Ledger::add(const LiveInterval& interval, bool proves_free) {
@@ -258,7 +279,7 @@ void Ledger::add(const LiveInterval& interval, bool proves_free) {
   for (const LiveInterval& displaced : cut(interval.range, everything)) {
     if (proves_free) remember_displaced(displaced, interval);
   }
-  live_.insert_or_assign(interval.range.start, interval);
+  insert(interval);
 }
 
 void Ledger::remember_displaced(const LiveInterval& interval, const LiveInterval& by) {

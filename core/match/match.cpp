@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
-#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -40,7 +39,7 @@ struct RowCounts {
   std::uint64_t first_ns = std::numeric_limits<std::uint64_t>::max(), last_ns = 0;
   std::uint32_t site = 0;
   pid_t last_tid = -1;
-  std::unordered_set<pid_t> threads;
+  std::vector<pid_t> threads;  ///< ascending
 };
 
 /// Programs are loaded at random addresses: two processes have in common what the kernel maps for all, or
@@ -164,7 +163,11 @@ class Matcher {
     if (fresh) row.site = call.site;
     row.first_ns = std::min(row.first_ns, call.exit_ns);
     row.last_ns = std::max(row.last_ns, call.exit_ns);
-    if (call.tid != row.last_tid) row.threads.insert(row.last_tid = call.tid);
+    if (call.tid != row.last_tid) {
+      row.last_tid = call.tid;
+      const auto place = std::lower_bound(row.threads.begin(), row.threads.end(), call.tid);
+      if (place == row.threads.end() || *place != call.tid) row.threads.insert(place, call.tid);
+    }
     // A raw brk that fails returns the break as it was (man 2 brk).
     const bool failed = call.number == nr_brk ? call.arguments[0] != 0 && call.result != call.arguments[0]
                                               : is_syscall_error(call.result);
