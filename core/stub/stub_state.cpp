@@ -13,7 +13,6 @@
 
 #include "core/base/files.h"
 #include "core/base/json_fields.h"
-#include "core/plan/json_fields.h"
 
 namespace whomap {
 namespace {
