@@ -11,6 +11,10 @@
 namespace whomap {
 namespace {
 
+/// Entry time of a call of which only the return is seen: it then counts as entered when it returned, and
+/// readers know from the two equal times that the order of such calls is not sure.
+constexpr std::uint64_t not_seen = 0;
+
 /// The argument registers of the x86-64 system call convention (System V ABI, A.2.1); they survive the call.
 std::array<std::uint64_t, 6> arguments_of(const user_regs_struct& r) {
   return {r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9};
@@ -63,9 +67,8 @@ void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
   user_regs_struct registers{};
   if (!count_hit(tid, registers)) return;
   if (sites_[site].watch == WatchKind::return_breakpoint) {
-    const Pending call{site, registers.rsp, monotonic_ns(), sites_[site].number.value_or(-1),
-                       arguments_of(registers)};
-    capture(call, registers, tid);
+    capture({site, registers.rsp, not_seen, sites_[site].number.value_or(-1), arguments_of(registers)},
+            registers, tid);
     return;
   }
   const auto thread = pending_.find(tid);
@@ -84,12 +87,19 @@ void HitRecorder::at_return(std::uint32_t site, pid_t tid) {
 void HitRecorder::at_trap(std::uint32_t site, std::int64_t number, pid_t tid) {
   user_regs_struct registers{};
   if (!count_hit(tid, registers)) return;
-  capture({site, registers.rsp, monotonic_ns(), number, arguments_of(registers)}, registers, tid);
+  capture({site, registers.rsp, not_seen, number, arguments_of(registers)}, registers, tid);
 }
 
 void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t tid) {
   const std::uint64_t copied = threads_.memory(tid, r.rsp, stack_);
-  const CallEvent event{call.enter_ns, monotonic_ns(), tid, call.number, call.arguments, r.rax, call.site};
+  const std::uint64_t now = monotonic_ns();
+  const CallEvent event{call.enter_ns != not_seen ? call.enter_ns : now,
+                        now,
+                        tid,
+                        call.number,
+                        call.arguments,
+                        r.rax,
+                        call.site};
   // rip is that of the plan: a breakpoint may have left it one byte on.
   const Registers start{sites_[call.site].return_address, r.rsp, r.rbp, r.rbx, r.r12, r.r13, r.r14, r.r15};
   if (send_(event, start, r.rsp, std::span(stack_).first(copied)))

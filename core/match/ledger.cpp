@@ -57,13 +57,7 @@ void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
     case nr_munmap: return apply_munmap(call);
     case nr_mremap: return apply_mremap(call, stack);
     case nr_shmat: return add_unsized(call, stack);
-    case nr_shmdt:
-      // Returns 0; anything else was the result of another call.
-      if (call.result != 0)
-        ++counts_.implausible;
-      else
-        unsized_.erase(call.arguments[0]);
-      return;
+    case nr_shmdt: return apply_shmdt(call);
     default: return;  // mprotect and madvise change no owner
   }
 }
@@ -150,7 +144,9 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
       {to, to + new_length}, stack, call.number, call.exit_ns, call.tid, call.site, false};
   const bool fixed = (flags & remap_fixed) != 0;
   if (to == from) {
-    if (new_length < old_length) cut({from + new_length, from + old_length}, call);
+    if (new_length < old_length)
+      for (const AddressRange& part : without_displaced({from + new_length, from + old_length}, call))
+        cut(part, call);
     if (new_length > old_length) add(with_range(made, {from + old_length, from + new_length}), true);
     return;
   }
@@ -161,9 +157,14 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
     add(made, !fixed);
     return;
   }
-  Pieces moved = cut({from, from + old_length}, call);
-  for (LiveInterval& piece : take_displaced({from, from + old_length}, call))
-    moved.push_back(std::move(piece));
+  const AddressRange old{from, from + old_length};
+  Pieces moved = take_displaced(old, call);
+  std::vector<AddressRange> others;  // whose they are now: a call without entry time must not cut those
+  if (only_return_seen(call))
+    for (const LiveInterval& piece : moved) others.push_back(piece.range);
+  counts_.spared += others.size();
+  for (const AddressRange& part : subtract({old}, make_range_set(std::move(others))))
+    for (LiveInterval& piece : cut(part, call)) moved.push_back(std::move(piece));
   // What moves keeps its owner; the rest (grown, or mapped before the trace) is the caller's of mremap.
   add(made, !fixed);
   for (LiveInterval& piece : moved) {
@@ -218,8 +219,38 @@ void Ledger::add_unsized(const CallEvent& call, std::uint32_t stack) {
     ++counts_.implausible;
     return;
   }
-  unsized_[call.result] = {
+  const LiveInterval made{
       {call.result, call.result}, stack, call.number, call.exit_ns, call.tid, call.site, false};
+  if (const auto here = unsized_.find(call.result);
+      here != unsized_.end() && here->second.number == nr_shmat) {
+    ++counts_.conflicts;
+    if (undetached_.size() >= displaced_limit) undetached_.erase(undetached_.begin());
+    undetached_[call.result] = {here->second, call.exit_ns, call.tid};
+  }
+  // Rule 1, for the one page that is known to be this call's.
+  CallEvent everything;
+  everything.enter_ns = std::numeric_limits<std::uint64_t>::max();
+  for (const LiveInterval& displaced : cut({call.result, call.result + page_size_}, everything))
+    remember_displaced(displaced, made);
+  unsized_[call.result] = made;
+}
+
+void Ledger::apply_shmdt(const CallEvent& call) {
+  if (call.result != 0) {  // the result of another call
+    ++counts_.implausible;
+    return;
+  }
+  const auto attached = unsized_.find(call.arguments[0]);
+  if (attached == unsized_.end()) return;
+  const auto foretold = undetached_.find(call.arguments[0]);
+  const bool late = foretold != undetached_.end() && only_return_seen(call) &&
+                    foretold->second.by != call.tid && call.exit_ns - foretold->second.at_ns <= late_unmap_ns;
+  if (foretold != undetached_.end()) undetached_.erase(foretold);
+  if (late || attached->second.since_ns > call.enter_ns) {
+    ++counts_.spared;
+    return;
+  }
+  unsized_.erase(attached);
 }
 
 Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {

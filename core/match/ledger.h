@@ -87,6 +87,7 @@ class Ledger {
   void apply_brk(const CallEvent& call, std::uint32_t stack);
   /// Something of unknown length begins at the call's result.
   void add_unsized(const CallEvent& call, std::uint32_t stack);
+  void apply_shmdt(const CallEvent& call);
 
   /// Takes out what `range` covers and `call` may unmap under rule 2; returns it.
   Pieces cut(AddressRange range, const CallEvent& call);
@@ -117,6 +118,8 @@ class Ledger {
   std::vector<LiveInterval> intervals_;
   std::vector<std::uint32_t> free_slots_;  ///< of intervals_
   std::map<std::uint64_t, LiveInterval> unsized_;
+  /// Addresses at which a segment was attached while another was: the detaching call is still to come.
+  std::map<std::uint64_t, Displaced> undetached_;
   std::deque<Displaced> displaced_;
   std::uint64_t break_ = 0;  ///< the last program break seen, 0 before the first
   std::uint64_t break_exit_ns_ = 0;

@@ -202,7 +202,9 @@ def test_bpftrace(raw_mmap, tmp_path):
     report = report_of(run("match", tmp_path / "t.trace", tmp_path / "saved", "--format", "json"))
     # One frame, as it was in the investigation: which bytes, but not whose.
     first = report["stacks"][0]
-    assert first["share"] > 0.8 and first["frames"][0]["function"] == "syscall" and first["truncated"]
+    assert [frame["function"] for frame in first["frames"]] == ["syscall"] and first["truncated"]
+    assert first["share"] > 0.8 and report["verdict"]["class"] == "leak"
+    assert "no frame of the program itself" in report["verdict"]["text"]
 
 
 def test_wrong_use(tmp_path, raw_mmap):

@@ -261,6 +261,36 @@ TEST(LedgerOverlap, WithReturnTimesOnlyTheOwnersOwnUnmapCounts) {
   EXPECT_TRUE(ledger.live().empty());
 }
 
+TEST(LedgerOverlap, ADetachThatReturnsLateDoesNotDetachTheNewSegment) {
+  const auto detach = [](std::uint64_t at, std::uint64_t enter, std::uint64_t exit, pid_t tid) {
+    return CallEvent{enter, exit, tid, 67, {at}, 0, 0};
+  };
+  const auto attach = [](std::uint64_t at, std::uint64_t enter, std::uint64_t exit, pid_t tid) {
+    return CallEvent{enter, exit, tid, 30, {7}, at, 0};
+  };
+  for (const bool timed : {true, false}) {
+    SCOPED_TRACE(timed);
+    Ledger ledger;
+    ledger.apply(attach(40 * page, 10, 10, 1), 1);
+    ledger.apply(attach(40 * page, timed ? 25 : 30, 30, 2),
+                 2);  // its address was free: 1 has detached already
+    ledger.apply(detach(40 * page, timed ? 20 : 40, 40, 1), 3);
+    ASSERT_EQ(ledger.unsized().size(), 1U);
+    EXPECT_EQ(ledger.unsized().begin()->second.stack, 2U);
+    ledger.apply(detach(40 * page, 50, 50, 2), 4);
+    EXPECT_TRUE(ledger.unsized().empty());
+  }
+}
+
+TEST(LedgerOverlap, AnUnmapThatReturnsLateDoesNotDetachASegment) {
+  Ledger ledger;
+  ledger.apply({10, 10, 1, 9, {0, 4 * page, 3, 0x22}, 40 * page, 0}, 1);
+  ledger.apply({30, 30, 2, 30, {7}, 40 * page, 0}, 2);
+  ledger.apply({40, 40, 1, 11, {40 * page, 4 * page}, 0, 0}, 3);
+  EXPECT_EQ(ledger.unsized().size(), 1U);
+  EXPECT_TRUE(ledger.live().empty());
+}
+
 TEST(LedgerOverlap, ARemapFindsWhatWasTakenFromUnderIt) {
   Ledger ledger;
   ledger.apply(timed(9, {0, 2 * page, 3, 0x22}, 10 * page, 1, 1, 2), 1);

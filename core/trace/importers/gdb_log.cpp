@@ -130,7 +130,8 @@ class GdbLogParser : public LogParser {
     if (text.empty() || is_gdb_talk(text)) return;
     // Where a thread stands when GDB attaches: "0x00007f... in clock_nanosleep () from ...", "30\tin
     // ../syscall.S".
-    if (text.starts_with("0x") || text.find("\t") != std::string_view::npos) return;
+    bool has_address = false;
+    if (text.find('\t') != std::string_view::npos || parse_frame(text, has_address)) return;
     sink_.problem(LogProblem::unreadable, number);
   }
 

@@ -118,6 +118,15 @@ void mark_unfinished(LoggedCall& call) {
                                                     "_dl_start_user",
                                                     "start_thread",
                                                     "runtime.goexit"};
+  // Where a walk along frame pointers meets code without them it takes any value for an address: such frames
+  // are no callers, and make every stack another one.
+  const auto nowhere = [](const Frame& frame) {
+    return frame.module.empty() && !frame.function && !frame.file;
+  };
+  while (!call.frames.empty() && nowhere(call.frames.back())) {
+    call.frames.pop_back();
+    if (!call.truncated) call.truncated = "what the log has beyond this lies in no module";
+  }
   if (call.truncated) return;
   if (call.frames.empty()) {
     call.truncated = "the log has no stack for this call";
