@@ -144,7 +144,9 @@ std::optional<std::string> version_text(const VersionCondition& version, const S
       if (re2::RE2::PartialMatch(frame.module, *version.of, &found) && !found.empty()) break;
   if (found.empty()) return fmt::format(" The version is unknown; this is about {}.", range_text(version));
   const bool below = !version.from.empty() && version_less(found, version.from);
-  const bool above = !version.to.empty() && version_less(version.to, found);
+  // "1.20" ends with 1.20.9, not before 1.20.1.
+  const bool above =
+      !version.to.empty() && version_less(version.to, found) && !found.starts_with(version.to + ".");
   if (below || above) return std::nullopt;
   return fmt::format(" The version is {}, and this is about {}.", found, range_text(version));
 }

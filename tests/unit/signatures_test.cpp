@@ -181,6 +181,18 @@ TEST(Signatures, OwnOnesAreAddedAndReplaceThoseOfTheSameId) {
             (Ids{"OURS", "S01"}));
 }
 
+TEST(Signatures, TheLastVersionIncludesItsOwnReleases) {
+  Stack stack = make_stack(1, {{"libucs.so.0", "ucs_mpool_grow"}, {"libucm.so.0", "ucm_munmap"}});
+  for (const auto& [version, applies] :
+       {std::pair{"1.20.0", true}, std::pair{"1.20", true}, std::pair{"1.2", true}, std::pair{"1.21", false},
+        std::pair{"1.200", false}}) {
+    for (Frame& frame : stack.frames)
+      frame.module = fmt::format("/opt/ucx-{}/{}", version, frame.module.substr(frame.module.rfind('/') + 1));
+    const Ids found = ids(known_causes(shipped(), stack, "leak"));
+    EXPECT_EQ(std::find(found.begin(), found.end(), "S01") != found.end(), applies) << version;
+  }
+}
+
 TEST(Signatures, VersionsAreComparedNumberByNumber) {
   EXPECT_TRUE(version_less("1.9.2", "1.10"));
   EXPECT_FALSE(version_less("1.10", "1.9.2"));
