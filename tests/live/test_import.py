@@ -195,6 +195,8 @@ def test_bpftrace(raw_mmap, tmp_path):
             seen = log.read_text().count("EXIT mmap")
             wait_until(lambda: log.read_text().count("EXIT mmap") > seen + 150, "bpftrace to follow")
             after = regions(raw_mmap.pid)
+            newest = [line.split()[1] for line in raw_mmap.log.read_text().splitlines() if line.startswith("leak")][-1]
+            wait_until(lambda: f"ret={newest}" in log.read_text(), "bpftrace to print what the regions show")
         finally:
             bpftrace.send_signal(signal.SIGINT)
         bpftrace.communicate(timeout=60)
