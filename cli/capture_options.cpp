@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/capture_options.h"
 
-#include <charconv>
-
-#include <fmt/format.h>
-
 namespace po = boost::program_options;
 
 namespace whomap::cli {
@@ -22,12 +18,9 @@ Result<CaptureOptions> capture_options(const CommandLine& line) {
   if (!seconds) return tl::make_unexpected(seconds.error());
   options.seconds = *seconds;
   if (line.has("max-hits")) {
-    const std::string& text = line.get<std::string>("max-hits");
-    std::uint64_t hits = 0;
-    const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), hits);
-    if (problem != std::errc{} || rest != text.data() + text.size() || hits == 0)
-      return fail(ErrorCode::usage, fmt::format("--max-hits is '{}'", text), "it takes a number above 0");
-    options.max_hits = hits;
+    const auto hits = count_value("--max-hits", line.get<std::string>("max-hits"), 1, ~std::uint64_t{0});
+    if (!hits) return tl::make_unexpected(hits.error());
+    options.max_hits = *hits;
   }
   if (line.has("syscalls")) {
     auto syscalls = parse_syscalls(line.get<std::string>("syscalls"));

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -13,7 +12,6 @@
 
 #include "core/base/files.h"
 #include "core/base/version.h"
-#include "core/process/syscalls.h"
 
 namespace po = boost::program_options;
 
@@ -114,66 +112,6 @@ Result<void> write_result(const std::string& path, bool overwrite, std::string_v
   if (!file) return tl::make_unexpected(file.error());
   if (auto wrote = file->write(text); !wrote) return wrote;
   return file->finish();
-}
-
-Result<std::uint64_t> parse_bytes(const std::string& text) {
-  const auto wrong = [&] {
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a size", text),
-                "write bytes as 4096, 64K, 100M or 2G");
-  };
-  std::uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc{}) return wrong();
-  unsigned shift = 0;
-  if (rest != end) {
-    constexpr std::string_view units = "KMGT";
-    const auto unit = units.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*rest))));
-    if (unit == std::string_view::npos || rest + 1 != end) return wrong();
-    shift = 10 * (static_cast<unsigned>(unit) + 1);
-  }
-  if (number > (~std::uint64_t{0} >> shift)) return wrong();
-  return number << shift;
-}
-
-Result<pid_t> parse_pid(const std::string& text) {
-  constexpr int pid_max_limit = 4 * 1024 * 1024;  // include/linux/threads.h, 64-bit
-  int pid = 0;
-  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), pid);
-  if (problem != std::errc{} || rest != text.data() + text.size() || pid < 1 || pid > pid_max_limit)
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a process id", text),
-                "give the number that ps or pgrep prints");
-  return pid;
-}
-
-Result<double> parse_seconds(const std::string& text) {
-  constexpr double week = 7 * 86400.0;
-  double seconds = 0;
-  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (problem != std::errc{} || rest != text.data() + text.size() || !(seconds > 0) || seconds > week)
-    return fail(ErrorCode::usage, fmt::format("'{}' is not a duration", text),
-                "give seconds above 0, up to a week");
-  return seconds;
-}
-
-Result<std::vector<std::int64_t>> parse_syscalls(const std::string& text) {
-  std::vector<std::int64_t> numbers;
-  std::istringstream list(text);
-  for (std::string name; std::getline(list, name, ',');) {
-    const MemorySyscall* call = memory_syscall(std::string_view(name));
-    if (call == nullptr) {
-      std::string known;
-      for (const MemorySyscall& each : memory_syscalls)
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", each.name);
-      return fail(ErrorCode::usage, fmt::format("'{}' is not a system call that maps memory", name),
-                  fmt::format("known are {}", known));
-    }
-    if (std::find(numbers.begin(), numbers.end(), call->x86_64) == numbers.end())
-      numbers.push_back(call->x86_64);
-  }
-  if (numbers.empty())
-    return fail(ErrorCode::usage, "--syscalls names no call", "for example --syscalls mmap,munmap");
-  return numbers;
 }
 
 }  // namespace whomap::cli

@@ -12,6 +12,7 @@
 
 #include <boost/program_options.hpp>
 
+#include "cli/option_values.h"
 #include "core/base/error.h"
 
 namespace whomap::cli {
@@ -94,14 +95,5 @@ void say(const CommonOptions& common, const std::string& text);
 
 /// Writes a result: to standard output when `path` is "-", else to a new private file.
 Result<void> write_result(const std::string& path, bool overwrite, std::string_view text);
-
-/// "64K", "100M", "2G", "4096" -> bytes (binary units); error for anything else.
-Result<std::uint64_t> parse_bytes(const std::string& text);
-/// A pid as given on the command line: digits only, 1..2^22 (the kernel's PID_MAX_LIMIT).
-Result<pid_t> parse_pid(const std::string& text);
-/// "2.5" -> seconds; above 0, up to a week.
-Result<double> parse_seconds(const std::string& text);
-/// "mmap,munmap" -> x86-64 numbers.
-Result<std::vector<std::int64_t>> parse_syscalls(const std::string& text);
 
 }  // namespace whomap::cli

@@ -10,9 +10,12 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/live.h"
+#include "cli/verify_commands.h"
 #include "cli/verify_options.h"
+#include "cli/verify_trace.h"
 #include "cli/verify_variant.h"
 #include "core/base/files.h"
+#include "core/verify/early.h"
 #include "core/verify/process_group.h"
 #include "core/verify/saved.h"
 #include "core/verify/text.h"
@@ -42,22 +45,55 @@ bool needs_control(const VerifyOptions& options, const VerifyInput& input) {
          judge(input.subject.run, options.limits).verdict.kind == VerdictClass::fixed;
 }
 
-Result<VerifyInput> measure(const VerifyOptions& options) {
+Result<std::optional<VariantResult>> read_baseline(const VerifyOptions& options) {
+  if (options.baseline.empty()) return std::nullopt;
+  const auto text = read_file(options.baseline);
+  if (!text) return tl::make_unexpected(text.error());
+  auto baseline = parse_saved_run(*text, options.baseline);
+  if (!baseline) return tl::make_unexpected(baseline.error());
+  return std::move(*baseline);
+}
+
+/// What can be known before it takes minutes is said before.
+std::optional<Error> obstacle(const VerifyOptions& options) {
+  for (const std::string& path : {options.output, options.save})
+    if (auto wrong = output_obstacle(path, options.common.force)) return wrong;
+  for (const auto& [option, command] : {std::pair{"--exercise", options.session.exercise},
+                                        {"--ready", options.ready},
+                                        {"--control", options.control}})
+    if (auto wrong = command_obstacle(option, command)) return wrong;
+  return options.effects.empty() ? std::nullopt : EffectTrace::obstacle(options.pid);
+}
+
+void say_early_doubts(const VerifyOptions& options, const std::optional<VariantResult>& baseline) {
+  if (options.common.quiet) return;
+  auto doubts = early_doubts(planned_run(options.session, {}, options.tree), options.limits,
+                             baseline ? &*baseline : nullptr, options.effects);
+  const std::string& exercise = options.session.exercise;
+  if (options.pid && !options.control.empty() && !exercise.empty() &&
+      exercise.find("WHOMAP_") == std::string::npos)
+    doubts.push_back(
+        fmt::format("process {} goes on while the control is measured, and the exercise is the same for "
+                    "both: let it choose by "
+                    "$WHOMAP_VARIANT (or $WHOMAP_PID) which one it talks to",
+                    *options.pid));
+  for (const std::string& doubt : doubts)
+    std::fputs(fmt::format("whomap: warning: {}\n", printable(doubt)).c_str(), stderr);
+}
+
+Result<VerifyInput> measure(const VerifyOptions& options, std::optional<VariantResult> baseline) {
   VerifyInput input;
-  if (!options.baseline.empty()) {
-    const auto text = read_file(options.baseline);
-    if (!text) return tl::make_unexpected(text.error());
-    auto baseline = parse_saved_run(*text, options.baseline);
-    if (!baseline) return tl::make_unexpected(baseline.error());
-    input.baseline = std::move(*baseline);
-  }
+  input.baseline = std::move(baseline);
   auto subject = measure_variant(options, "subject");
   if (!subject) return tl::make_unexpected(subject.error());
   input.subject = std::move(*subject);
   if (needs_control(options, input)) {
+    end_strays();  // a daemon that the subject left behind may hold the control's port
     auto control = measure_variant(options, "control");
-    if (!control) return tl::make_unexpected(control.error());
-    input.control = std::move(*control);
+    if (control)
+      input.control = std::move(*control);
+    else
+      input.control_problem = control.error();  // what the subject did is known, and kept
   } else if (!options.control.empty()) {
     input.subject.run.notes.emplace_back("the control was not run: only a subject that passes needs one");
   }
@@ -89,13 +125,15 @@ ExitStatus write_all(const VerifyOptions& options, const VerifyInput& input, con
 ExitStatus run(const std::vector<std::string>& arguments) {
   VerifyOptions options;
   if (const auto stop = parse_verify_options(arguments, options)) return *stop;
-  for (const std::string& path : {options.output, options.save})
-    if (const auto obstacle = output_obstacle(path, options.common.force)) return report_error(*obstacle);
+  if (const auto wrong = obstacle(options)) return report_error(*wrong);
+  auto baseline = read_baseline(options);
+  if (!baseline) return report_error(baseline.error());
   const auto interrupts = interrupts_as_fd();
   if (!interrupts) return report_error(interrupts.error());
   options.session.interrupt_fd = interrupts->get();
   adopt_orphans();
-  const auto input = measure(options);
+  say_early_doubts(options, *baseline);
+  const auto input = measure(options, std::move(*baseline));
   end_strays();
   if (!input) return report_error(input.error());
   return write_all(options, *input, conclude(*input, options.limits));

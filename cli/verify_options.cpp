@@ -2,8 +2,6 @@
 #include "cli/verify_options.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -18,8 +16,8 @@ namespace {
 struct Typed {
   std::string pid, exercise, control, ready, max_delta = "100M", max_rate = "10M", format = "text";
   std::vector<std::string> gone, present;
-  double interval = 30, exercise_timeout = 60, ready_timeout = 60;
   std::string count = "200", per_run = "1", samples = "3";
+  std::string interval = "30", exercise_timeout = "60", ready_timeout = "60";
 };
 
 void add_options(CommandLine& line, Typed& typed, VerifyOptions& options) {
@@ -31,10 +29,10 @@ void add_options(CommandLine& line, Typed& typed, VerifyOptions& options) {
                          "runs of the exercise, spread over the whole time")(
       "operations-per-run", po::value(&typed.per_run)->value_name("N")->default_value(typed.per_run),
       "where one exercise performs many")(
-      "exercise-timeout", po::value(&typed.exercise_timeout)->value_name("SEC")->default_value(60, "60"),
+      "exercise-timeout", po::value(&typed.exercise_timeout)->value_name("SEC")->default_value("60"),
       "after that, one run has failed")(
       "samples", po::value(&typed.samples)->value_name("N")->default_value(typed.samples),
-      "points, 3 or more")("interval", po::value(&typed.interval)->value_name("SEC")->default_value(30, "30"),
+      "points, 3 or more")("interval", po::value(&typed.interval)->value_name("SEC")->default_value("30"),
                            "between two points, at least")(
       "max-delta", po::value(&typed.max_delta)->value_name("BYTES")->default_value(typed.max_delta),
       "growth allowed from the middle to the last point")(
@@ -43,9 +41,9 @@ void add_options(CommandLine& line, Typed& typed, VerifyOptions& options) {
                                                  "sum over the process and all its descendants")(
       "ready", po::value(&typed.ready)->value_name("'CMD'"),
       "wait until this succeeds before the first point of a started program")(
-      "ready-timeout", po::value(&typed.ready_timeout)->value_name("SEC")->default_value(60, "60"),
-      "how long")("control", po::value(&typed.control)->value_name("'CMD'"),
-                  "start the unfixed variant too: it must fail the same test")(
+      "ready-timeout", po::value(&typed.ready_timeout)->value_name("SEC")->default_value("60"), "how long")(
+      "control", po::value(&typed.control)->value_name("'CMD'"),
+      "start the unfixed variant too: it must fail the same test")(
       "save", po::value(&options.save)->value_name("FILE"), "keep this run for a later --baseline")(
       "baseline", po::value(&options.baseline)->value_name("FILE"),
       "a saved run of the unfixed variant: it must fail the same test")(
@@ -58,34 +56,6 @@ void add_options(CommandLine& line, Typed& typed, VerifyOptions& options) {
       "where the result goes; - is standard output");
 }
 
-Result<std::uint64_t> parse_count(const std::string& option, const std::string& text, std::uint64_t least,
-                                  std::uint64_t most) {
-  std::uint64_t value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size() || value < least || value > most)
-    return fail(ErrorCode::usage,
-                fmt::format("{} is '{}', and must be a number from {} to {}", option, text, least, most),
-                "see whomap verify --help");
-  return value;
-}
-
-Result<double> parse_seconds(const std::string& option, double value, double least) {
-  constexpr double a_day = 86400;
-  if (std::isnan(value) || value < least || value > a_day)
-    return fail(ErrorCode::usage, fmt::format("{} takes seconds from {:g} to {:g}", option, least, a_day),
-                "see whomap verify --help");
-  return value;
-}
-
-Result<double> parse_size(const std::string& option, const std::string& text) {
-  const auto bytes = parse_bytes(text);
-  if (!bytes)
-    return fail(ErrorCode::usage, fmt::format("{}: {}", option, bytes.error().happened),
-                bytes.error().remedy);
-  if (*bytes == 0) return fail(ErrorCode::usage, option + " must be above 0", "see whomap verify --help");
-  return static_cast<double>(*bytes);
-}
-
 /// Assigns the value or keeps the first error.
 template <class To, class From>
 void take(std::optional<Error>& wrong, To& to, const Result<From>& from) {
@@ -96,7 +66,7 @@ void take(std::optional<Error>& wrong, To& to, const Result<From>& from) {
 }
 
 std::optional<Error> usage(std::string what) {
-  return Error{ErrorCode::usage, std::move(what), "see whomap verify --help", 0};
+  return Error{ErrorCode::usage, std::move(what), {}, 0};
 }
 
 std::optional<Error> check(const CommandLine& line, const Typed& typed, VerifyOptions& options) {
@@ -108,16 +78,18 @@ std::optional<Error> check(const CommandLine& line, const Typed& typed, VerifyOp
     options.pid = pid;
   }
   constexpr std::uint64_t most = 1'000'000;
-  take(wrong, session.count, parse_count("--count", typed.count, 1, most));
-  take(wrong, session.operations_per_run, parse_count("--operations-per-run", typed.per_run, 1, most));
-  take(wrong, session.samples, parse_count("--samples", typed.samples, 3, 10'000));
-  take(wrong, session.interval_seconds, parse_seconds("--interval", typed.interval, 0.1));
+  constexpr double a_day = 86400;
+  take(wrong, session.count, count_value("--count", typed.count, 1, most));
+  take(wrong, session.operations_per_run, count_value("--operations-per-run", typed.per_run, 1, most));
+  take(wrong, session.samples, count_value("--samples", typed.samples, 3, 10'000));
+  take(wrong, session.interval_seconds, seconds_value("--interval", typed.interval, 0.1, a_day));
   take(wrong, session.exercise_timeout_seconds,
-       parse_seconds("--exercise-timeout", typed.exercise_timeout, 0.1));
-  take(wrong, options.ready_timeout_seconds, parse_seconds("--ready-timeout", typed.ready_timeout, 0.1));
-  take(wrong, options.limits.growth.max_delta, parse_size("--max-delta", typed.max_delta));
+       seconds_value("--exercise-timeout", typed.exercise_timeout, 0.1, a_day));
+  take(wrong, options.ready_timeout_seconds,
+       seconds_value("--ready-timeout", typed.ready_timeout, 0.1, a_day));
+  take(wrong, options.limits.growth.max_delta, bytes_value("--max-delta", typed.max_delta));
   double per_minute = 0;
-  take(wrong, per_minute, parse_size("--max-rate", typed.max_rate));
+  take(wrong, per_minute, bytes_value("--max-rate", typed.max_rate));
   options.limits.growth.max_rate = per_minute / 60;
   for (const auto& [kind, expressions] :
        {std::pair{EffectKind::gone, &typed.gone}, {EffectKind::present, &typed.present}}) {
@@ -145,6 +117,8 @@ std::optional<Error> check(const CommandLine& line, const Typed& typed, VerifyOp
     return usage("--ready is for a program that verify starts");
   if (typed.format != "text" && typed.format != "json")
     return usage(fmt::format("--format is '{}', and must be text or json", typed.format));
+  if (!options.baseline.empty() && !typed.control.empty())
+    return usage("--baseline and --control both stand for the unfixed variant: give one");
   if (!options.save.empty() && options.save == options.output)
     return usage("--save and -o name the same file");
   session.exercise = typed.exercise;
@@ -169,7 +143,7 @@ std::optional<ExitStatus> parse_verify_options(const std::vector<std::string>& a
   options.common = line.common();
   if (separator != arguments.end() && (options.command.empty() || options.command.front().empty()))
     return report_usage("verify", "no command after --");
-  if (const auto wrong = check(line, typed, options)) return report_error(*wrong);
+  if (const auto wrong = check(line, typed, options)) return report_usage("verify", *wrong);
   return std::nullopt;
 }
 

@@ -15,6 +15,9 @@
 #include <fmt/format.h>
 
 #include "core/base/files.h"
+#include "core/process/permission.h"
+#include "core/process/target.h"
+#include "gdb_plugin/gdb_process.h"
 
 namespace whomap::cli {
 namespace {
@@ -43,6 +46,20 @@ std::string last_line_of(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<Error> EffectTrace::obstacle(std::optional<pid_t> pid) {
+  std::optional<Error> reason;
+  if (const auto gdb = find_gdb(); !gdb) reason = gdb.error();
+  if (!reason && pid) {
+    const auto target = Target::open(*pid);
+    if (target)
+      reason = attach_obstacle(read_access_facts(*target));
+    else
+      reason = target.error();
+  }
+  if (reason) reason->happened = "--gone and --present need a trace: " + reason->happened;
+  return reason;
+}
 
 Result<EffectTrace> EffectTrace::start(pid_t pid, double seconds, int interrupt_fd) {
   std::error_code problem;

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "core/base/error.h"
@@ -15,6 +16,10 @@ namespace whomap::cli {
 /// killed. What it writes lies in a private folder that is removed with this object.
 class EffectTrace {
  public:
+  /// Why no trace would come about, as far as that can be known beforehand; `pid` is nullopt for a program
+  /// that is yet to be started.
+  static std::optional<Error> obstacle(std::optional<pid_t> pid);
+
   /// Returns when the trace watches the target. `seconds` is how long it may take at most; finish() ends it
   /// earlier. Errors: those of whomap trace, with its words; interrupted when `interrupt_fd` becomes
   /// readable.

@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "cli/verify_commands.h"
 #include "cli/verify_trace.h"
 #include "core/match/quantity.h"
+#include "core/verify/early.h"
 #include "core/verify/exercise.h"
 #include "core/verify/text.h"
 
@@ -24,15 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double patience_at_end_seconds = 5;
 
-/// A simple command as one that takes the shell's place: dash, unlike bash, stays in between and would be the
-/// process that is measured. A command line with more to it than words is left as it is.
-std::string replacing_the_shell(const std::string& command) {
-  const bool only_words = command.find_first_of(";&|<>()`$\n#") == std::string::npos;
-  const std::string first = command.substr(0, command.find_first_of(" \t"));
-  const bool plain =
-      first.find('=') == std::string::npos && first != "exec" && first != "cd" && !first.empty();
-  return only_words && plain ? "exec " + command : command;
-}
+/// Marks what a variant starts, so that its orphans are known for its own.
+constexpr const char* mark_name = "WHOMAP_TREE";
 
 class Variant {
  public:
@@ -51,7 +47,7 @@ class Variant {
     auto run = measure(session);
     if (!run) return tl::make_unexpected(run.error());
     explain_ending(*run);
-    if (auto traced = trace_result(*run); !traced) return tl::make_unexpected(traced.error());
+    read_trace(*run);
     result_.run = std::move(*run);
     if (group_) group_->end(patience_at_end_seconds);
     return std::move(result_);
@@ -65,6 +61,13 @@ class Variant {
           stderr);
   }
 
+  [[nodiscard]] std::string mark_value() const { return fmt::format("{}-{}", ::getpid(), name_); }
+  [[nodiscard]] std::string mark() const { return fmt::format("{}={}", mark_name, mark_value()); }
+
+  void say_once(const std::string& text) {
+    if (said_.insert(text).second) say(text);
+  }
+
   /// A started program may be a wrapper that becomes the real one: before the second point that is its start,
   /// and measured anew.
   Result<VerifyRun> measure(const SessionOptions& session) {
@@ -72,7 +75,7 @@ class Variant {
     for (int starts = 1;; ++starts) {
       auto target = open(child_.pid > 0 ? child_.pid : *options_.pid);
       if (!target) return tl::make_unexpected(target.error());
-      Meter meter(std::move(*target), options_.tree, ::getpid());
+      Meter meter(std::move(*target), {options_.tree, ::getpid(), group_ ? mark() : std::string{}});
       auto run = run_session(meter, session, events(session));
       const bool starting =
           run && run->ending == RunEnding::target_replaced && child_.pid > 0 && points_of(*run).size() < 2;
@@ -88,7 +91,7 @@ class Variant {
     // Its output beside our own messages: standard output is for the result.
     Launch launch;
     launch.arguments = command;
-    launch.environment = {{"WHOMAP_VARIANT", name_}};
+    launch.environment = {{"WHOMAP_VARIANT", name_}, {mark_name, mark_value()}};
     launch.output = STDERR_FILENO;
     auto child = group_->start(launch);
     if (!child) return tl::make_unexpected(child.error());
@@ -117,12 +120,13 @@ class Variant {
         return fail(ErrorCode::interrupted, "interrupted before the first point: nothing was measured");
       if (waiting[1].revents != 0)
         return fail(ErrorCode::process_ended,
-                    fmt::format("the {} ended before it was ready{}", name_, how_it_ended()));
+                    fmt::format("the {} ended before it was ready{}", name_, how_it_ended()),
+                    why_it_may_end());
       if (Clock::now() >= deadline)
         return fail(ErrorCode::process_ended,
                     fmt::format("the {} was not ready after {:g} s: {}", name_,
                                 options_.ready_timeout_seconds, record.first_failure),
-                    "check --ready, or give it more time with --ready-timeout");
+                    "check --ready, or give it more time with --ready-timeout" + beside_the_subject());
     }
   }
 
@@ -131,7 +135,7 @@ class Variant {
     if (!target) {
       if (child_.pid > 0)
         return fail(ErrorCode::process_ended, fmt::format("the {} ended at once{}", name_, how_it_ended()),
-                    "see what it printed");
+                    why_it_may_end());
       return target;
     }
     const auto status = read_status(pid);
@@ -143,9 +147,15 @@ class Variant {
 
   SessionEvents events(const SessionOptions& session) {
     SessionEvents events;
-    events.point = [this, samples = session.samples, exercised = !session.exercise.empty()](
-                       const Measurement& at, std::uint64_t number) {
-      say(fmt::format("point {} of {} after {}", number, samples, point_text(at, exercised)));
+    events.point = [this, exercised = !session.exercise.empty()](const VerifyRun& so_far,
+                                                                 std::uint64_t number) {
+      say(fmt::format("point {} of {} after {}", number, so_far.samples,
+                      point_text(so_far.measurements.back(), exercised)));
+      for (const std::string& note : so_far.notes) say_once("note: " + note);
+      if (const auto doubt = doubt_so_far(so_far)) say_once("so far: " + *doubt);
+    };
+    events.exercise_failed = [this](const ExerciseRecord& exercise) {
+      say(fmt::format("an exercise failed: {}", exercise.first_failure));
     };
     if (options_.effects.empty()) return events;
     events.judged_part_begins = [this, &session](const Target& target) -> Result<void> {
@@ -154,7 +164,11 @@ class Variant {
       constexpr double a_week = 7 * 86400.0;
       auto trace =
           EffectTrace::start(target.pid(), std::min(10 * planned + 3600, a_week), session.interrupt_fd);
-      if (!trace) return tl::make_unexpected(trace.error());
+      if (!trace) {
+        // The memory is measured all the same.
+        if (trace.error().code != ErrorCode::interrupted) note_trace_problem(trace.error());
+        return {};
+      }
       trace_.emplace(std::move(*trace));
       say("tracing until the last point");
       return {};
@@ -164,7 +178,8 @@ class Variant {
 
   /// A started program's own word on how it ended.
   void explain_ending(VerifyRun& run) const {
-    if (run.ending == RunEnding::target_ended && child_.pid > 0) run.ending_text += how_it_ended();
+    if (run.ending == RunEnding::target_ended && child_.pid > 0)
+      run.ending_text += how_it_ended() + beside_the_subject();
   }
 
   [[nodiscard]] std::string how_it_ended() const {
@@ -173,16 +188,31 @@ class Variant {
     return fmt::format(" ({})", ending_text(status));
   }
 
-  Result<void> trace_result(const VerifyRun& run) {
-    if (!trace_) return {};
+  /// What may be wrong with a control that does not come up beside a subject that goes on.
+  [[nodiscard]] std::string beside_the_subject() const {
+    if (name_ != "control" || !options_.pid) return {};
+    return fmt::format(
+        "; process {} goes on meanwhile: a control that needs the same port, file or lock must be given "
+        "another, or let verify start both, with -- CMD",
+        *options_.pid);
+  }
+
+  [[nodiscard]] std::string why_it_may_end() const { return "see what it printed" + beside_the_subject(); }
+
+  void note_trace_problem(const Error& error) {
+    result_.trace_problem = to_line(error);
+    say(result_.trace_problem);
+  }
+
+  void read_trace(const VerifyRun& run) {
+    if (!trace_) return;
     const auto report = trace_->finish();
     trace_.reset();
-    if (run.ending != RunEnding::complete) return {};  // the verdict needs no effects
-    if (!report) return tl::make_unexpected(report.error());
+    if (run.ending != RunEnding::complete) return;  // the verdict needs no effects
+    if (!report) return note_trace_problem(report.error());
     auto effects = find_effects(*report, options_.effects);
-    if (!effects) return tl::make_unexpected(effects.error());
+    if (!effects) return note_trace_problem(effects.error());
     result_.effects = std::move(*effects);
-    return {};
   }
 
   const VerifyOptions& options_;
@@ -191,6 +221,7 @@ class Variant {
   ChildProcess child_;
   std::optional<EffectTrace> trace_;  // after the group: it lets the target go before the group is ended
   VariantResult result_;
+  std::set<std::string> said_;
 };
 
 }  // namespace

@@ -32,4 +32,9 @@ std::string rate_text(const Trend& trend) {
   return text;
 }
 
+std::string growth_rate_text(const Trend& trend) {
+  if (trend.certainly_rises() || trend.window_seconds <= 0) return rate_text(trend);
+  return per_minute_text(trend.change / trend.window_seconds) + " on average";
+}
+
 }  // namespace whomap

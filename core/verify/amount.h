@@ -16,5 +16,8 @@ std::string size_text(double bytes);
 std::string per_minute_text(double bytes_per_second);
 /// "+12.3 MiB/min", with the interval when there is one: "+12.3 MiB/min [+11.9 MiB .. +12.8 MiB]".
 std::string rate_text(const Trend& trend);
+/// How fast a trend rose that was found to grow. The interval only where it is what proves that; where the
+/// change does, the change over time: "+204 MiB/min on average".
+std::string growth_rate_text(const Trend& trend);
 
 }  // namespace whomap

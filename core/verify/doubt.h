@@ -2,12 +2,12 @@
 // Why a trend is unclear, and what to do about it.
 #pragma once
 
+#include "core/verify/run.h"
 #include "core/verify/verdict.h"
 
 namespace whomap {
 
-/// `trend` is unclear. `interval_seconds` is what was measured with, to say which would do.
-Verdict doubt_verdict(MemoryKind kind, const Trend& trend, const GrowthLimits& limits,
-                      double interval_seconds);
+/// `trend` is unclear, and was found in `run`, whose options the remedy builds on.
+Verdict doubt_verdict(MemoryKind kind, const Trend& trend, const GrowthLimits& limits, const VerifyRun& run);
 
 }  // namespace whomap

@@ -65,16 +65,22 @@ std::string sight_text(const TraceSight& sight) {
                      sight.seconds ? seconds_text(*sight.seconds) : "an unknown time");
 }
 
+struct BlindSpot {
+  std::string reason, remedy;
+};
+
 /// Why this trace cannot prove that something did not happen.
-std::optional<std::string> blind_spot(const TraceSight& sight) {
+std::optional<BlindSpot> blind_spot(const TraceSight& sight) {
   constexpr double most_lost = 0.01;
-  if (!sight.events || *sight.events == 0) return "the trace captured no call at all";
-  if (!sight.lost) return "how many calls the trace lost is not known";
+  if (!sight.events) return BlindSpot{"how many calls it captured is not known", "trace again"};
+  if (!sight.lost) return BlindSpot{"how many calls the trace lost is not known", "trace again"};
   if (static_cast<double>(*sight.lost) > most_lost * static_cast<double>(*sight.events))
-    return fmt::format("the trace lost {}", count_text(*sight.lost, "call"));
+    return BlindSpot{fmt::format("the trace lost {}", count_text(*sight.lost, "call")),
+                     "trace again with less load"};
   if (sight.truncated > 0)
-    return fmt::format("{} that grow end early, and the frame may be in the missing part",
-                       count_text(sight.truncated, "stack"));
+    return BlindSpot{fmt::format("{} that grow end early, and the frame may be in the missing part",
+                                 count_text(sight.truncated, "stack")),
+                     "take the name of a frame that is further in: whomap trace -p PID shows them"};
   return std::nullopt;
 }
 
@@ -90,7 +96,7 @@ EffectVerdict judge_gone(const EffectFinding& found, const TraceSight& sight, co
                         fmt::join(found.examples, ", ")),
             "this code path still maps memory: the fix does not reach it"};
   if (const auto blind = blind_spot(sight))
-    return {EffectState::unproven, seen + "; " + *blind, "trace again, with less load or for longer"};
+    return {EffectState::unproven, seen + "; " + blind->reason, blind->remedy};
   if (found.stacks > 0) return {EffectState::passed, seen + ": all that they mapped is unmapped again", {}};
   if (shown != nullptr && shown->stacks > 0)
     return {EffectState::passed,
@@ -110,7 +116,10 @@ EffectVerdict judge_present(const EffectFinding& found, const TraceSight& sight)
   if (found.stacks > 0)
     return {EffectState::passed, fmt::format("{} ({})", seen, fmt::join(found.examples, ", ")), {}};
   if (const auto blind = blind_spot(sight))
-    return {EffectState::unproven, seen + "; " + *blind, "trace again, with less load or for longer"};
+    return {EffectState::unproven, seen + "; " + blind->reason, blind->remedy};
+  if (sight.events == 0U)
+    return {EffectState::unproven, seen + ": nothing mapped memory during the trace",
+            "make the exercise reach the code that does (more of it, or another one)"};
   return {EffectState::failed, seen + ": this code path did not map memory",
           "what should take effect is not in the path of the load"};
 }

@@ -30,7 +30,10 @@ class Judge {
 
   Judgement run() {
     if (points_.size() >= 3) measure();
-    if (!other_process() && !interrupted() && !too_few_points() && !load_missing() && !child_ended()) weigh();
+    note_mappings();
+    if (!other_process() && !interrupted() && !exercise_given_up() && !too_few_points() && !load_missing() &&
+        !child_ended())
+      weigh();
     return std::move(result_);
   }
 
@@ -39,6 +42,7 @@ class Judge {
     result_.verdict = {kind, std::move(text), std::move(remedy)};
   }
 
+  [[nodiscard]] const Measurement& first() const { return *points_.front(); }
   [[nodiscard]] const Measurement& middle() const { return *points_[middle_of(points_.size())]; }
   [[nodiscard]] const Measurement& last() const { return *points_.back(); }
   [[nodiscard]] bool has_exercise() const { return !run_.exercise.command.empty(); }
@@ -46,14 +50,12 @@ class Judge {
   void measure() {
     if (!middle().memory.rss_anon)
       result_.notes.emplace_back("this kernel does not split the RSS: anonymous memory is judged by VmRSS");
-    for (const MemoryKind kind :
-         {MemoryKind::anonymous, MemoryKind::file, MemoryKind::shmem, MemoryKind::page_tables})
+    for (const MemoryKind kind : {MemoryKind::anonymous, MemoryKind::file, MemoryKind::shmem,
+                                  MemoryKind::page_tables, MemoryKind::held})
       result_.trends.push_back({kind, trend_of(kind)});
     result_.swap_change = change_of(middle(), last(), &MemoryUse::swap);
     result_.lazy_free_change = change_of(middle(), last(), &MemoryUse::lazy_free);
-    // In a tree a child that ended takes its CPU time out of the sum.
-    if (middle().cpu_seconds && last().cpu_seconds && *last().cpu_seconds >= *middle().cpu_seconds)
-      result_.cpu_seconds = *last().cpu_seconds - *middle().cpu_seconds;
+    result_.cpu_seconds = cpu_between(middle(), last());
     if (has_exercise()) {
       result_.operations = (last().succeeded - middle().succeeded) * run_.exercise.operations_per_run;
       result_.all_operations = run_.exercise.succeeded * run_.exercise.operations_per_run;
@@ -71,6 +73,7 @@ class Judge {
       case MemoryKind::file: return number(memory.rss_file);
       case MemoryKind::shmem: return number(memory.rss_shmem);
       case MemoryKind::page_tables: return number(memory.page_tables);
+      case MemoryKind::held: return number(memory.held);
       case MemoryKind::anonymous: break;
     }
     const auto resident = number(middle().memory.rss_anon ? memory.rss_anon : memory.rss);
@@ -122,6 +125,13 @@ class Judge {
     return true;
   }
 
+  bool exercise_given_up() {
+    if (run_.ending != RunEnding::exercise_failed) return false;
+    conclude(VerdictClass::inconclusive, run_.ending_text,
+             "make it succeed (its exit status 0) and run verify again");
+    return true;
+  }
+
   bool too_few_points() {
     if (points_.size() >= 3) return false;
     conclude(VerdictClass::inconclusive,
@@ -167,8 +177,8 @@ class Judge {
 
   /// Memory given back with MADV_FREE stays in RssAnon until the kernel needs it: not a leak.
   bool grew_by_lazily_freed(const Trend& anonymous) {
-    if (anonymous.state != TrendState::grew || !result_.lazy_free_change || *result_.lazy_free_change <= 0)
-      return false;
+    const bool rose = anonymous.state == TrendState::grew || anonymous.doubt == Doubt::ended;
+    if (!rose || !result_.lazy_free_change || *result_.lazy_free_change <= 0) return false;
     const double rest = anonymous.change - *result_.lazy_free_change;
     if (rest > limits_.growth.max_delta || rest > limits_.growth.max_rate * anonymous.window_seconds)
       return false;
@@ -188,13 +198,13 @@ class Judge {
     if (anonymous.state == TrendState::grew && !lazily_freed) return anonymous_grew(anonymous);
     // Page tables grow with whatever they map: where file pages grew too, those are the finding.
     const bool files_grew = result_.trend(MemoryKind::file)->state == TrendState::grew;
-    for (const MemoryKind kind : {MemoryKind::shmem, MemoryKind::page_tables})
+    for (const MemoryKind kind : {MemoryKind::shmem, MemoryKind::page_tables, MemoryKind::held})
       if (const Trend& trend = *result_.trend(kind);
           trend.state == TrendState::grew && !(kind == MemoryKind::page_tables && files_grew))
         return conclude(VerdictClass::moved,
                         fmt::format("{} grew by {} between the middle and the last point ({}) while "
                                     "anonymous memory changed by {}",
-                                    name_of(kind), size_text(trend.change), rate_text(trend),
+                                    name_of(kind), size_text(trend.change), growth_rate_text(trend),
                                     change_text(anonymous.change)),
                         "the growth is only counted elsewhere; whomap trace -p PID shows what maps it");
     if (const Trend& file = *result_.trend(MemoryKind::file);
@@ -203,20 +213,72 @@ class Judge {
           VerdictClass::not_same_leak,
           fmt::format("file pages grew by {} between the middle and the last point ({}), anonymous memory "
                       "changed by {}",
-                      size_text(file.change), rate_text(file), change_text(anonymous.change)),
+                      size_text(file.change), growth_rate_text(file), change_text(anonymous.change)),
           "file pages can be dropped by the kernel; see which files with whomap trace -p PID, or pmap -X");
     for (const auto& [kind, trend] : result_.trends)
       if (trend.state == TrendState::unclear && !(kind == MemoryKind::anonymous && lazily_freed)) {
-        result_.verdict = doubt_verdict(kind, trend, limits_.growth, run_.interval_seconds);
+        result_.verdict = doubt_verdict(kind, trend, limits_.growth, run_);
         return;
       }
-    is_fixed(anonymous);
+    if (mappings_grew(anonymous)) return;
+    is_fixed(anonymous, lazily_freed);
+  }
+
+  [[nodiscard]] std::uint64_t mapping_limit() const {
+    constexpr std::uint64_t kernel_default = 65530;  // DEFAULT_MAX_MAP_COUNT in include/linux/mm.h
+    return run_.max_map_count.value_or(kernel_default);
+  }
+
+  /// How long until the process has as many mappings as it may: at the pace of the judged part, when that
+  /// goes on from the first point to the last without ebbing.
+  [[nodiscard]] std::optional<double> seconds_to_mapping_limit() const {
+    constexpr double least_growth = 64;  // a pool of threads that starts has as many
+    if (points_.size() < 3) return std::nullopt;
+    for (std::size_t i = 0; i < points_.size(); ++i)
+      if (!points_[i]->most_mappings ||
+          (i > 0 && *points_[i]->most_mappings < *points_[i - 1]->most_mappings))
+        return std::nullopt;
+    const auto count = [](const Measurement& at) { return static_cast<double>(*at.most_mappings); };
+    const auto rate = [&](const Measurement& from, const Measurement& to) {
+      return (count(to) - count(from)) / std::max(to.seconds - from.seconds, 1e-3);
+    };
+    const double late = rate(middle(), last());
+    if (count(last()) - count(middle()) < least_growth || late < rate(first(), middle()) / 2)
+      return std::nullopt;
+    return std::max(static_cast<double>(mapping_limit()) - count(last()), 0.0) / late;
+  }
+
+  void note_mappings() {
+    if (points_.empty() || !last().most_mappings) return;
+    constexpr double near_share = 0.5;
+    if (static_cast<double>(*last().most_mappings) < near_share * static_cast<double>(mapping_limit()))
+      return;
+    result_.notes.push_back(
+        fmt::format("{} of the {} that a process may have (vm.max_map_count); mmap fails beyond",
+                    count_text(*last().most_mappings, "mapping"), count_text(mapping_limit())));
+  }
+
+  /// Mappings that hold next to nothing are a leak too: at vm.max_map_count the process gets no more memory.
+  bool mappings_grew(const Trend& anonymous) {
+    const auto left = seconds_to_mapping_limit();
+    constexpr double a_day = 86400;
+    if (!left || *left > a_day) return false;
+    const std::string text = fmt::format(
+        "mappings grew from {} to {} between the middle and the last point, at which pace the {} of "
+        "vm.max_map_count are reached in {}; anonymous memory changed by {}",
+        count_text(*middle().most_mappings), count_text(*last().most_mappings), count_text(mapping_limit()),
+        seconds_text(*left), change_text(anonymous.change));
+    if (points_.size() >= least_samples_for_slope)
+      conclude(VerdictClass::moved, text, "whomap trace -p PID shows what maps them and does not unmap");
+    else
+      conclude(VerdictClass::inconclusive, text, "see with --samples 6 or more whether that goes on");
+    return true;
   }
 
   void anonymous_grew(const Trend& trend) {
     const bool swapped = result_.swap_change.value_or(0) > trend.change / 2;
     std::string text = fmt::format("anonymous memory grew by {} between the middle and the last point, {}",
-                                   size_text(trend.change), rate_text(trend));
+                                   size_text(trend.change), growth_rate_text(trend));
     if (swapped) {
       return conclude(VerdictClass::moved,
                       text + fmt::format(", of it {} into swap, so that the RSS does not show it",
@@ -229,11 +291,15 @@ class Judge {
     conclude(VerdictClass::not_fixed, std::move(text), "whomap trace -p PID shows which code maps it");
   }
 
-  void is_fixed(const Trend& anonymous) {
-    std::string text =
-        fmt::format("anonymous memory changed by {} between the middle and the last point (limit {})",
-                    change_text(anonymous.change), size_text(limits_.growth.max_delta));
-    if (anonymous.slope)
+  void is_fixed(const Trend& anonymous, bool lazily_freed) {
+    std::string text = fmt::format(
+        "anonymous memory changed by {} between the middle and the last point{} (limit {})",
+        change_text(anonymous.change),
+        lazily_freed ? fmt::format(", {} of it given back with MADV_FREE",
+                                   size_text(std::min(*result_.lazy_free_change, anonymous.change)))
+                     : "",
+        size_text(limits_.growth.max_delta));
+    if (anonymous.slope && anonymous.state == TrendState::flat)
       text +=
           fmt::format(", growth above {} is excluded", per_minute_text(std::max(anonymous.slope->high, 0.0)));
     if (result_.all_operations)
@@ -241,7 +307,7 @@ class Judge {
     else
       result_.notes.emplace_back("the load came from elsewhere: how many operations it was is not known");
     for (const auto& [kind, trend] : result_.trends)
-      if (trend.state == TrendState::unknown)
+      if (trend.state == TrendState::unknown && kind != MemoryKind::held)  // the meter has said why
         result_.notes.push_back(
             fmt::format("{} could not be judged: not known at every point", name_of(kind)));
     conclude(VerdictClass::fixed, std::move(text));

@@ -20,17 +20,8 @@ class LoadJudge {
     if (!run_.exercise.command.empty()) {
       if (auto verdict = exercise_failed()) return verdict;
       if (auto verdict = too_few_operations()) return verdict;
-      return exercise_missed_the_process();
     }
-    constexpr double idle_share = 1e-4;  // of one CPU: a timer that fires once a second uses about as much
-    const double seconds = last_.seconds - middle_.seconds;
-    if (!result_.cpu_seconds || *result_.cpu_seconds > idle_share * seconds) return std::nullopt;
-    return Verdict{
-        VerdictClass::inconclusive,
-        fmt::format(
-            "the process was idle: it used {:.1f} ms of CPU in {} between the middle and the last point",
-            *result_.cpu_seconds * 1000, seconds_text(seconds)),
-        "put load on it, or let whomap do so with --exercise"};
+    return load_missed(run_, middle_, last_);
   }
 
  private:
@@ -66,24 +57,10 @@ class LoadJudge {
         "give --count 200 or more, or --operations-per-run where one exercise performs many"};
   }
 
-  std::optional<Verdict> exercise_missed_the_process() {
-    // A process that answers wakes up and makes a system call at least: about 2 us on current machines.
-    constexpr double least_cpu_per_run = 2e-6;
-    const auto runs = static_cast<double>(last_.succeeded - middle_.succeeded);
-    if (!result_.cpu_seconds || *result_.cpu_seconds >= least_cpu_per_run * runs) return std::nullopt;
-    return Verdict{
-        VerdictClass::inconclusive,
-        fmt::format(
-            "the exercise does not reach this process: it used {:.3f} ms of CPU during {:.0f} exercises",
-            *result_.cpu_seconds * 1000, runs),
-        run_.tree ? "check what the exercise talks to"
-                  : "check what the exercise talks to; where children do the work, add --tree"};
-  }
-
   [[nodiscard]] std::string grown_nevertheless() const {
     const Trend* anonymous = result_.trend(MemoryKind::anonymous);
     if (anonymous == nullptr || anonymous->state != TrendState::grew) return {};
-    return fmt::format("; anonymous memory grew meanwhile, {}", rate_text(*anonymous));
+    return fmt::format("; anonymous memory grew meanwhile, {}", growth_rate_text(*anonymous));
   }
 
   const VerifyRun& run_;
@@ -98,6 +75,36 @@ class LoadJudge {
 std::optional<Verdict> judge_load(const VerifyRun& run, const Measurement& middle, const Measurement& last,
                                   const JudgeLimits& limits, Judgement& judgement) {
   return LoadJudge(run, middle, last, limits, judgement).run();
+}
+
+std::optional<double> cpu_between(const Measurement& from, const Measurement& to) {
+  // In a tree a child that ended takes its CPU time out of the sum.
+  if (!from.cpu_seconds || !to.cpu_seconds || *to.cpu_seconds < *from.cpu_seconds) return std::nullopt;
+  return *to.cpu_seconds - *from.cpu_seconds;
+}
+
+std::optional<Verdict> load_missed(const VerifyRun& run, const Measurement& from, const Measurement& to) {
+  const auto cpu = cpu_between(from, to);
+  const double seconds = to.seconds - from.seconds;
+  if (run.exercise.command.empty()) {
+    constexpr double idle_share = 1e-4;  // of one CPU: a timer that fires once a second uses about as much
+    if (!cpu || *cpu > idle_share * seconds) return std::nullopt;
+    return Verdict{VerdictClass::inconclusive,
+                   fmt::format("the process was idle: it used {:.1f} ms of CPU in {}", *cpu * 1000,
+                               seconds_text(seconds)),
+                   "put load on it, or let whomap do so with --exercise"};
+  }
+  // A process that answers wakes up and makes a system call at least: about 2 us on current machines.
+  constexpr double least_cpu_per_run = 2e-6;
+  const auto runs = static_cast<double>(to.succeeded - from.succeeded);
+  if (!cpu || *cpu >= least_cpu_per_run * runs) return std::nullopt;
+  return Verdict{
+      VerdictClass::inconclusive,
+      fmt::format(
+          "the exercise does not reach this process: it used {:.3f} ms of CPU during {:.0f} exercises",
+          *cpu * 1000, runs),
+      run.tree ? "check what the exercise talks to"
+               : "check what the exercise talks to; where children do the work, add --tree"};
 }
 
 }  // namespace whomap

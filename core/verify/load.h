@@ -15,4 +15,11 @@ namespace whomap {
 std::optional<Verdict> judge_load(const VerifyRun& run, const Measurement& middle, const Measurement& last,
                                   const JudgeLimits& limits, Judgement& judgement);
 
+/// A verdict when the process hardly worked between two measurements: it is idle, or the exercise does not
+/// reach it.
+std::optional<Verdict> load_missed(const VerifyRun& run, const Measurement& from, const Measurement& to);
+
+/// CPU time used between two measurements, seconds; nullopt where it is not known.
+std::optional<double> cpu_between(const Measurement& from, const Measurement& to);
+
 }  // namespace whomap

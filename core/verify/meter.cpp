@@ -10,7 +10,6 @@
 
 #include "core/process/proc_error.h"
 #include "core/process/status.h"
-#include "core/verify/process_table.h"
 
 namespace whomap {
 namespace {
@@ -73,8 +72,7 @@ std::optional<std::uint64_t> parse_lazy_free(std::string_view smaps_rollup) {
   return count * kib;
 }
 
-Meter::Meter(Target target, bool tree, pid_t exclude)
-    : target_(std::move(target)), tree_(tree), exclude_(exclude) {}
+Meter::Meter(Target target, TreeScope scope) : target_(std::move(target)), scope_(std::move(scope)) {}
 
 void Meter::note(std::string text) {
   if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
@@ -101,6 +99,59 @@ void Meter::add_details(pid_t pid, MemoryUse& memory) {
       std::chrono::duration<double>(cost).count()));
 }
 
+std::vector<ProcessEntry> Meter::members(const std::vector<ProcessEntry>& table) {
+  std::vector<ProcessEntry> tree = descendants_of(target_.pid(), scope_.exclude, table);
+  const auto inside = [&](const ProcessEntry& entry) {
+    return entry.pid == target_.pid() ||
+           std::any_of(tree.begin(), tree.end(),
+                       [&](const ProcessEntry& member) { return member.pid == entry.pid; });
+  };
+  for (const ProcessEntry& entry : table) {
+    const auto known = seen_.find(entry.pid);
+    const bool was_inside = known != seen_.end() && known->second == entry.start_time;
+    const bool adopted =
+        !scope_.mark.empty() && entry.parent == scope_.exclude && has_environment(entry.pid, scope_.mark);
+    if ((!was_inside && !adopted) || inside(entry)) continue;
+    tree.push_back(entry);
+    for (const ProcessEntry& below : descendants_of(entry.pid, scope_.exclude, table))
+      if (!inside(below)) tree.push_back(below);
+  }
+  for (const ProcessEntry& entry : tree) seen_[entry.pid] = entry.start_time;
+  return tree;
+}
+
+void Meter::note_orphans(const std::vector<ProcessEntry>& tree, const std::vector<ProcessEntry>& table) {
+  const auto root = std::find_if(table.begin(), table.end(),
+                                 [&](const ProcessEntry& entry) { return entry.pid == target_.pid(); });
+  if (root == table.end() || !scope_.mark.empty()) return;  // what was started here is followed
+  for (const ProcessEntry& orphan : likely_orphans(*root, tree, table))
+    note(fmt::format(
+        "process {} may come from the tree and is not counted: its parent has ended; measure it by itself, "
+        "or start the program with -- CMD",
+        orphan.pid));
+}
+
+void Meter::add_members(Detail detail, Measurement& at, HeldMemory& held) {
+  const auto table = read_process_table();
+  const auto tree = members(table);
+  for (const ProcessEntry& entry : tree) {
+    const auto child = read_status(entry.pid);
+    if (!child || !child->vm_rss) continue;  // it ended meanwhile, or is a zombie: it holds no memory
+    MemoryUse memory = memory_of(*child);
+    if (detail == Detail::full) {
+      add_details(entry.pid, memory);
+      at.members.push_back({entry.pid, entry.start_time, memory.rss_anon});
+      at.most_mappings = std::max(at.most_mappings, memory.mappings);
+      held.add(entry.pid);
+    }
+    add(at.memory, memory);
+    const auto cpu = cpu_seconds_of(entry.pid);
+    if (at.cpu_seconds && cpu) *at.cpu_seconds += *cpu;
+    ++at.processes;
+  }
+  if (detail == Detail::full) note_orphans(tree, table);
+}
+
 Result<Measurement> Meter::measure(Detail detail) {
   const auto begin = Clock::now();
   if (begin_ == Clock::time_point{}) begin_ = begin;
@@ -122,21 +173,16 @@ Result<Measurement> Meter::measure(Detail detail) {
   at.start_time = target_.identity().start_time;
   at.memory = memory_of(*status);
   at.cpu_seconds = cpu_seconds_of(target_.pid());
-  if (detail == Detail::full) add_details(target_.pid(), at.memory);
-  if (tree_) {
-    for (const ProcessEntry& entry : descendants_of(target_.pid(), exclude_, read_process_table())) {
-      const auto child = read_status(entry.pid);
-      if (!child || !child->vm_rss) continue;  // it ended meanwhile, or is a zombie: it holds no memory
-      MemoryUse memory = memory_of(*child);
-      if (detail == Detail::full) {
-        add_details(entry.pid, memory);
-        at.members.push_back({entry.pid, entry.start_time, memory.rss_anon});
-      }
-      add(at.memory, memory);
-      const auto cpu = cpu_seconds_of(entry.pid);
-      if (at.cpu_seconds && cpu) *at.cpu_seconds += *cpu;
-      ++at.processes;
-    }
+  HeldMemory held;
+  if (detail == Detail::full) {
+    add_details(target_.pid(), at.memory);
+    at.most_mappings = at.memory.mappings;
+    held.add(target_.pid());
+  }
+  if (scope_.tree) add_members(detail, at, held);
+  if (detail == Detail::full) {
+    at.memory.held = held.bytes();
+    for (const std::string& text : held.notes()) note(text);
   }
   // Whatever was read is of this process only if it still is this process.
   if (auto same = target_.check(); !same) return tl::make_unexpected(same.error());

@@ -10,25 +10,6 @@
 namespace whomap {
 namespace {
 
-bool shows_the_leak(VerdictClass verdict) {
-  return verdict == VerdictClass::not_fixed || verdict == VerdictClass::moved ||
-         verdict == VerdictClass::not_same_leak;
-}
-
-/// Why two runs are not the same test; empty when they are.
-std::string difference(const VerifyRun& before, const VerifyRun& now) {
-  if (before.exercise.command != now.exercise.command) return "another exercise";
-  if (before.exercise.operations_per_run != now.exercise.operations_per_run)
-    return "another number of operations per exercise";
-  constexpr double about_as_long = 0.9;
-  const auto length = [](const VerifyRun& run) {
-    return run.interval_seconds * static_cast<double>(run.samples - 1);
-  };
-  if (length(now) < about_as_long * length(before)) return "for longer (--samples, --interval)";
-  if (before.tree != now.tree) return before.tree ? "the whole tree" : "one process without its children";
-  return {};
-}
-
 /// What the unfixed variant says about a subject that passed.
 Verdict against_unfixed(const Verdict& subject, const Judgement& unfixed, const std::string& name) {
   const VerdictClass kind = unfixed.verdict.kind;
@@ -42,9 +23,12 @@ Verdict against_unfixed(const Verdict& subject, const Judgement& unfixed, const 
             fmt::format("whether this test would have seen the leak is not known: {} was {}: {}", name,
                         name_of(kind), unfixed.verdict.text),
             unfixed.verdict.remedy};
-  std::string text = subject.text + fmt::format("; {} grew", name);
-  if (const Trend* trend = unfixed.trend(MemoryKind::anonymous)) text += " by " + rate_text(*trend);
-  return {subject.kind, text, subject.remedy};
+  // What grew there may be another kind of memory; its verdict has the figures.
+  const Trend* const trend = unfixed.trend(MemoryKind::anonymous);
+  const std::string grew = kind == VerdictClass::not_fixed && trend != nullptr
+                               ? fmt::format("{} grew by {}", name, growth_rate_text(*trend))
+                               : fmt::format("{} was {}: {}", name, name_of(kind), unfixed.verdict.text);
+  return {subject.kind, fmt::format("{}; {}", subject.text, grew), subject.remedy};
 }
 
 /// A tenth of a leak is a leak, even where a new program of that slope would pass.
@@ -81,6 +65,24 @@ Verdict with_effects(Verdict verdict, const std::vector<EffectVerdict>& effects)
 
 }  // namespace
 
+bool shows_the_leak(VerdictClass verdict) {
+  return verdict == VerdictClass::not_fixed || verdict == VerdictClass::moved ||
+         verdict == VerdictClass::not_same_leak;
+}
+
+std::string difference(const VerifyRun& before, const VerifyRun& now) {
+  if (before.exercise.command != now.exercise.command) return "another exercise";
+  if (before.exercise.operations_per_run != now.exercise.operations_per_run)
+    return "another number of operations per exercise";
+  constexpr double about_as_long = 0.9;
+  const auto length = [](const VerifyRun& run) {
+    return run.interval_seconds * static_cast<double>(run.samples - 1);
+  };
+  if (length(now) < about_as_long * length(before)) return "for longer (--samples, --interval)";
+  if (before.tree != now.tree) return before.tree ? "the whole tree" : "one process without its children";
+  return {};
+}
+
 VerifyOutcome conclude(const VerifyInput& input, const JudgeLimits& limits) {
   VerifyOutcome outcome;
   outcome.subject = judge(input.subject.run, limits);
@@ -106,6 +108,14 @@ VerifyOutcome conclude(const VerifyInput& input, const JudgeLimits& limits) {
         outcome.verdict = against_rate_before(outcome.verdict, outcome.subject, *outcome.baseline);
     }
   }
+  if (still_fixed() && input.control_problem) {
+    const Error& problem = *input.control_problem;
+    const bool interrupted = problem.code == ErrorCode::interrupted;
+    outcome.verdict = {interrupted ? VerdictClass::interrupted : VerdictClass::inconclusive,
+                       fmt::format("the control could not be measured: {}; the subject alone: {}",
+                                   problem.happened, outcome.verdict.text),
+                       problem.remedy};
+  }
   if (still_fixed() && outcome.control && outcome.control->verdict.kind == VerdictClass::interrupted)
     outcome.verdict = {
         VerdictClass::interrupted,
@@ -117,6 +127,10 @@ VerifyOutcome conclude(const VerifyInput& input, const JudgeLimits& limits) {
       outcome.verdict = against_rate_before(outcome.verdict, outcome.subject, *outcome.control);
   }
   if (still_fixed()) outcome.verdict = with_effects(outcome.verdict, outcome.effects);
+  if (still_fixed() && !input.subject.trace_problem.empty())
+    outcome.verdict = {VerdictClass::inconclusive,
+                       fmt::format("{}; memory alone: {}", input.subject.trace_problem, outcome.verdict.text),
+                       "see what whomap trace -p PID says"};
   return outcome;
 }
 

@@ -16,12 +16,14 @@ namespace whomap {
 struct VariantResult {
   VerifyRun run;
   std::optional<EffectReport> effects;  ///< when --gone or --present traced it
+  std::string trace_problem{};            ///< why there are no effects although they were asked for
 };
 
 struct VerifyInput {
   VariantResult subject;
   std::optional<VariantResult> control;   ///< the unfixed variant, measured now
   std::optional<VariantResult> baseline;  ///< a run that was saved earlier: before the fix
+  std::optional<Error> control_problem{};   ///< why there is no control although it was asked for
 };
 
 struct VerifyOutcome {
@@ -34,5 +36,11 @@ struct VerifyOutcome {
 /// "Fixed" stands only when the unfixed variant fails the same test, where there is one, and every effect is
 /// proven. Pure: no clock, no process, no file.
 VerifyOutcome conclude(const VerifyInput& input, const JudgeLimits& limits);
+
+/// Why two runs are not the same test, as what `before` measured: "another exercise"; empty when they are.
+std::string difference(const VerifyRun& before, const VerifyRun& now);
+
+/// Does a run with this verdict prove that the test sees the leak?
+bool shows_the_leak(VerdictClass verdict);
 
 }  // namespace whomap

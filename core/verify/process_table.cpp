@@ -2,11 +2,15 @@
 #include "core/verify/process_table.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include <fmt/format.h>
+
 #include "core/process/proc_error.h"
+#include "core/process/status.h"
 #include "core/process/target.h"
 
 namespace whomap {
@@ -27,6 +31,24 @@ std::optional<pid_t> whole_number(std::string_view name) {
   return name.empty() ? number : std::nullopt;
 }
 
+/// Init of its pid namespace: the last number of NSpid is 1 (man 5 proc_pid_status).
+bool is_init(pid_t pid) {
+  const auto status = read_status(pid);
+  if (!status) return false;
+  const auto found = status->fields.find("NSpid");
+  if (found == status->fields.end()) return pid == 1;
+  const std::string& pids = found->second;
+  return pids.substr(pids.find_last_of(" \t") + 1) == "1";
+}
+
+bool same_program(pid_t a, pid_t b) {
+  struct stat first {
+  }, second{};
+  return ::stat(fmt::format("/proc/{}/exe", a).c_str(), &first) == 0 &&
+         ::stat(fmt::format("/proc/{}/exe", b).c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
 }  // namespace
 
 std::optional<ProcessEntry> parse_process_entry(std::string_view stat_text) {
@@ -41,12 +63,14 @@ std::optional<ProcessEntry> parse_process_entry(std::string_view stat_text) {
   const auto pid = whole_number(head);
   const auto parent = take_number(rest);
   const auto group = take_number(rest);
+  const auto session = take_number(rest);
   const auto start_time = parse_start_time(stat_text);
-  if (!pid || !parent || !group || !start_time) return std::nullopt;
+  if (!pid || !parent || !group || !session || !start_time) return std::nullopt;
   entry.pid = *pid;
   entry.parent = *parent;
   entry.group = *group;
   entry.start_time = *start_time;
+  entry.session = *session;
   return entry;
 }
 
@@ -78,6 +102,31 @@ std::vector<ProcessEntry> descendants_of(pid_t root, pid_t without, const std::v
       found.push_back(entry);
       parents.push_back(entry.pid);
     }
+  }
+  return found;
+}
+
+bool has_environment(pid_t pid, std::string_view variable) {
+  const auto environment = read_proc_file(pid, "environ");
+  if (!environment) return false;
+  std::string_view rest = *environment;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\0');
+    if (rest.substr(0, end) == variable) return true;
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return false;
+}
+
+std::vector<ProcessEntry> likely_orphans(const ProcessEntry& root, const std::vector<ProcessEntry>& tree,
+                                         const std::vector<ProcessEntry>& table) {
+  std::vector<ProcessEntry> found;
+  for (const ProcessEntry& entry : table) {
+    const bool inside = std::any_of(tree.begin(), tree.end(),
+                                    [&](const ProcessEntry& member) { return member.pid == entry.pid; });
+    if (inside || entry.pid == root.pid || entry.state == 'Z' || entry.start_time < root.start_time) continue;
+    if (entry.session != root.session && !same_program(entry.pid, root.pid)) continue;
+    if (is_init(entry.parent)) found.push_back(entry);
   }
   return found;
 }

@@ -17,6 +17,7 @@ struct ProcessEntry {
   pid_t parent = 0;
   pid_t group = 0;
   std::uint64_t start_time = 0;
+  pid_t session = 0;
 };
 
 /// From the text of /proc/PID/stat (man 5 proc_pid_stat); nullopt when it is not of that shape.
@@ -29,5 +30,15 @@ std::vector<ProcessEntry> read_process_table();
 /// Below `root`, children before grandchildren; `root` is not among them. `without` and what descends from it
 /// is left out. An orphan has another parent and is no descendant any more.
 std::vector<ProcessEntry> descendants_of(pid_t root, pid_t without, const std::vector<ProcessEntry>& table);
+
+/// Is `variable` ("NAME=value") in the environment that the process was started with? It outlives any
+/// orphaning; false when it cannot be read.
+bool has_environment(pid_t pid, std::string_view variable);
+
+/// Processes outside `tree` that may come from it all the same: init is their parent, they are younger than
+/// `root`, and they are in its session or run its program. What a program does to become a daemon leaves no
+/// better trace.
+std::vector<ProcessEntry> likely_orphans(const ProcessEntry& root, const std::vector<ProcessEntry>& tree,
+                                         const std::vector<ProcessEntry>& table);
 
 }  // namespace whomap

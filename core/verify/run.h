@@ -19,6 +19,9 @@ struct MemoryUse {
       lazy_free;  ///< smaps_rollup: given back with MADV_FREE, still counted in RssAnon
   std::optional<std::uint64_t> mappings;  ///< count
   std::optional<std::uint64_t> threads;   ///< count
+  /// In memfds and tmpfs files that it has open and SysV segments that it created, mapped or not; points
+  /// only.
+  std::optional<std::uint64_t> held{};
 };
 
 /// A process of a measured tree, below its root.
@@ -37,11 +40,12 @@ struct Measurement {
   double seconds = 0;            ///< since the first measurement
   std::uint64_t start_time = 0;  ///< of the process, so that recorded data shows a restart too
   MemoryUse memory;
-  std::optional<double> cpu_seconds;  ///< used so far by all its threads, exited ones included
-  std::uint64_t succeeded = 0;        ///< exercises until then
-  std::uint64_t failed = 0;           ///< exercises until then
-  std::uint64_t processes = 1;        ///< that the sums are of
-  std::vector<TreeMember> members;    ///< points of a tree only
+  std::optional<double> cpu_seconds;           ///< used so far by all its threads, exited ones included
+  std::uint64_t succeeded = 0;                 ///< exercises until then
+  std::uint64_t failed = 0;                    ///< exercises until then
+  std::uint64_t processes = 1;                 ///< that the sums are of
+  std::optional<std::uint64_t> most_mappings;  ///< of one process; points only
+  std::vector<TreeMember> members;             ///< points of a tree only
 };
 
 /// The load, as it was asked for and as it went.
@@ -55,7 +59,14 @@ struct ExerciseRecord {
   std::string first_failure;  ///< how the first one failed, with the end of what it printed
 };
 
-enum class RunEnding { complete, interrupted, target_ended, target_replaced, unreadable };
+enum class RunEnding {
+  complete,
+  interrupted,
+  target_ended,
+  target_replaced,
+  unreadable,
+  exercise_failed,  ///< each time from the start on, and so often that it was given up
+};
 
 struct VerifyRun {
   TargetIdentity target;
@@ -64,7 +75,8 @@ struct VerifyRun {
   std::uint64_t samples = 3;
   double interval_seconds = 30;
   ExerciseRecord exercise;
-  std::vector<Measurement> measurements;  ///< in the order of time
+  std::vector<Measurement> measurements;       ///< in the order of time
+  std::optional<std::uint64_t> max_map_count;  ///< vm.max_map_count: mappings that one process may have
   RunEnding ending = RunEnding::complete;
   std::string ending_text;         ///< one line, empty when complete
   std::vector<std::string> notes;  ///< what was not measured and why

@@ -43,10 +43,12 @@ Json measurement_json(const Measurement& at) {
           {"lazy_free_bytes", optional_json(at.memory.lazy_free)},
           {"mappings", optional_json(at.memory.mappings)},
           {"threads", optional_json(at.memory.threads)},
+          {"held_bytes", optional_json(at.memory.held)},
           {"cpu_seconds", at.cpu_seconds ? microseconds(*at.cpu_seconds) : Json(nullptr)},
           {"succeeded", at.succeeded},
           {"failed", at.failed},
           {"processes", at.processes},
+          {"most_mappings", optional_json(at.most_mappings)},
           {"members", members}};
 }
 
@@ -138,6 +140,7 @@ Json variant_json(const VariantResult& variant, const Judgement& judgement) {
           {"tree", run.tree},
           {"samples", run.samples},
           {"interval_seconds", run.interval_seconds},
+          {"max_map_count", optional_json(run.max_map_count)},
           {"exercise", exercise_json(run.exercise)},
           {"ending", word(run.ending)},
           {"ending_text", known_text(run.ending_text)},
@@ -145,12 +148,15 @@ Json variant_json(const VariantResult& variant, const Judgement& judgement) {
           {"readings", readings},
           {"notes", notes_json(run.notes)},
           {"traced", traced_json(variant.effects)},
+          {"trace_problem", known_text(variant.trace_problem)},
           {"judgement", judgement_json(judgement)}};
 }
 
 }  // namespace
 
 Json to_json(const VerifyInput& input, const VerifyOutcome& outcome, const JudgeLimits& limits) {
+  Json control_problem = nullptr;
+  if (input.control_problem) control_problem = json_text(to_line(*input.control_problem));
   const auto other = [](const std::optional<VariantResult>& variant,
                         const std::optional<Judgement>& judgement) {
     return variant && judgement ? variant_json(*variant, *judgement) : Json(nullptr);
@@ -176,6 +182,7 @@ Json to_json(const VerifyInput& input, const VerifyOutcome& outcome, const Judge
             {"least_operations", limits.least_operations}}},
           {"subject", variant_json(input.subject, outcome.subject)},
           {"control", other(input.control, outcome.control)},
+          {"control_problem", control_problem},
           {"baseline", other(input.baseline, outcome.baseline)},
           {"effects", effects}};
 }

@@ -99,6 +99,7 @@ class Reader {
     run.tree = tree.value_or(false);
     run.samples = number(object, "samples");
     run.interval_seconds = seconds(object, "interval_seconds");
+    run.max_map_count = known(object, "max_map_count");
     if (const json* exercise = json_member(object, "exercise"); exercise != nullptr && !exercise->is_null())
       read(*exercise, run.exercise);
     ending(text(object, "ending"));
@@ -122,8 +123,9 @@ class Reader {
   }
 
   void ending(const std::string& name) {
-    for (const RunEnding each : {RunEnding::complete, RunEnding::interrupted, RunEnding::target_ended,
-                                 RunEnding::target_replaced, RunEnding::unreadable}) {
+    for (const RunEnding each :
+         {RunEnding::complete, RunEnding::interrupted, RunEnding::target_ended, RunEnding::target_replaced,
+          RunEnding::unreadable, RunEnding::exercise_failed}) {
       if (word(each) != name) continue;
       result_.run.ending = each;
       return;
@@ -160,11 +162,14 @@ class Reader {
     memory.lazy_free = known(object, "lazy_free_bytes");
     memory.mappings = known(object, "mappings");
     memory.threads = known(object, "threads");
+    memory.held = known(object, "held_bytes");
     if (const json* cpu = json_member(object, "cpu_seconds"); cpu != nullptr && !cpu->is_null())
       at.cpu_seconds = seconds(object, "cpu_seconds");
     at.succeeded = known(object, "succeeded").value_or(0);
     at.failed = known(object, "failed").value_or(0);
     at.processes = known(object, "processes").value_or(1);
+    at.most_mappings = known(object, "most_mappings");
+    if (!at.most_mappings && at.processes == 1) at.most_mappings = memory.mappings;
     if (const json* members = json_member(object, "members"); members != nullptr && members->is_array())
       for (const json& member : *members)
         at.members.push_back({pid(member), number(member, "start_time"), known(member, "rss_anon_bytes")});

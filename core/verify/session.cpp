@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "core/base/files.h"
 #include "core/verify/exercise.h"
 #include "core/verify/trend.h"
 
@@ -22,18 +24,20 @@ Clock::duration to_duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+std::optional<std::uint64_t> max_map_count() {
+  const auto text = read_file("/proc/sys/vm/max_map_count");
+  std::uint64_t count = 0;
+  if (!text) return std::nullopt;
+  const auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), count);
+  return problem == std::errc{} ? std::optional(count) : std::nullopt;
+}
+
 class Session {
  public:
   Session(Meter& meter, const SessionOptions& options, const SessionEvents& events)
       : meter_(meter), options_(options), events_(events) {
-    run_.target = meter.target().identity();
-    run_.command = options.command;
-    run_.tree = meter.tree();
-    run_.samples = options.samples;
-    run_.interval_seconds = options.interval_seconds;
-    run_.exercise.command = options.exercise;
-    run_.exercise.count = options.exercise.empty() ? 0 : options.count;
-    run_.exercise.operations_per_run = options.operations_per_run;
+    run_ = planned_run(options, meter.target().identity(), meter.tree());
+    run_.max_map_count = max_map_count();
   }
 
   Result<VerifyRun> run() {
@@ -42,10 +46,11 @@ class Session {
       if (number > 1)
         if (auto passed = pass_interval(number - 1); !passed) return tl::make_unexpected(passed.error());
       if (!going_on() || !measure(Detail::full)) break;
-      if (events_.point) events_.point(run_.measurements.back(), number);
+      run_.notes = meter_.notes();
+      if (events_.point) events_.point(run_, number);
       if (auto told = tell_judged_part(number); !told) return tl::make_unexpected(told.error());
     }
-    for (const std::string& note : meter_.notes()) run_.notes.push_back(note);
+    run_.notes = meter_.notes();
     return std::move(run_);
   }
 
@@ -120,12 +125,29 @@ class Session {
           look(0);
         else
           ++done;
+        weigh_failures();
       } else {
         look(static_cast<int>(
             std::chrono::ceil<std::chrono::milliseconds>(std::min(due, next_light) - now).count()));
       }
     }
     return {};
+  }
+
+  /// What has failed each time from the start on will do so to the end: no need to wait for it.
+  void weigh_failures() {
+    const ExerciseRecord& exercise = run_.exercise;
+    if (exercise.failed == 1 && events_.exercise_failed && !failure_told_) {
+      failure_told_ = true;
+      events_.exercise_failed(exercise);
+    }
+    constexpr std::uint64_t most_failures = 10;
+    constexpr std::uint64_t most_timeouts = 3;  // each takes its time
+    if (exercise.succeeded > 0 || (exercise.failed < most_failures && exercise.timed_out < most_timeouts))
+      return;
+    end(RunEnding::exercise_failed,
+        fmt::format("the exercise failed {0} of {0} times and was given up; the first time: {1}",
+                    exercise.failed, exercise.first_failure));
   }
 
   /// Forty to an interval, and never more than a twentieth of the time for measuring.
@@ -151,9 +173,23 @@ class Session {
   const SessionEvents& events_;
   VerifyRun run_;
   std::optional<Exercise> exercise_;
+  bool failure_told_ = false;
 };
 
 }  // namespace
+
+VerifyRun planned_run(const SessionOptions& options, const TargetIdentity& target, bool tree) {
+  VerifyRun run;
+  run.target = target;
+  run.command = options.command;
+  run.tree = tree;
+  run.samples = options.samples;
+  run.interval_seconds = options.interval_seconds;
+  run.exercise.command = options.exercise;
+  run.exercise.count = options.exercise.empty() ? 0 : options.count;
+  run.exercise.operations_per_run = options.operations_per_run;
+  return run;
+}
 
 Result<VerifyRun> run_session(Meter& meter, const SessionOptions& options, const SessionEvents& events) {
   return Session(meter, options, events).run();

@@ -24,11 +24,17 @@ struct SessionOptions {
 };
 
 struct SessionEvents {
-  std::function<void(const Measurement& point, std::uint64_t number)> point;
+  /// The run so far; its last measurement is point `number`, counted from 1.
+  std::function<void(const VerifyRun& so_far, std::uint64_t number)> point;
+  /// Once, at the first exercise that fails.
+  std::function<void(const ExerciseRecord& exercise)> exercise_failed;
   /// Around the judged part; an error ends the session with it.
   std::function<Result<void>(const Target& target)> judged_part_begins;
   std::function<Result<void>()> judged_part_ends;
 };
+
+/// The run as it would begin: its options, no measurements.
+VerifyRun planned_run(const SessionOptions& options, const TargetIdentity& target, bool tree);
 
 /// Errors are those of whomap itself (no shell, no pipe). An interrupt, or a target that ends, is a way for a
 /// run to end: see VerifyRun::ending.

@@ -27,7 +27,7 @@ constexpr Row memory_rows[] = {
     {"RssFile", &MemoryUse::rss_file, true},   {"RssShmem", &MemoryUse::rss_shmem, true},
     {"VmSwap", &MemoryUse::swap, true},        {"VmPTE", &MemoryUse::page_tables, true},
     {"LazyFree", &MemoryUse::lazy_free, true}, {"mappings", &MemoryUse::mappings, false},
-    {"threads", &MemoryUse::threads, false},
+    {"threads", &MemoryUse::threads, false},   {"memfd, shm", &MemoryUse::held, true},
 };
 
 std::string value_text(const std::optional<std::uint64_t>& value, bool bytes) {
@@ -76,9 +76,14 @@ std::string table(const VerifyRun& run) {
       text += fmt::format("{:>{}}", change_text(value(middle), value(*all.back()), bytes), cell + 2);
     text += '\n';
   };
-  for (const Row& each : memory_rows)
+  for (const Row& each : memory_rows) {
+    const bool rare = each.field == &MemoryUse::held;
+    if (rare && std::all_of(all.begin(), all.end(),
+                            [&](const Measurement* at) { return at->memory.held.value_or(0) == 0; }))
+      continue;
     row(
         each.name, [&](const Measurement& at) { return at.memory.*each.field; }, each.bytes);
+  }
   using Count = std::optional<std::uint64_t>;
   if (run.tree)
     row(
@@ -171,7 +176,7 @@ std::string ci_line(const Verdict& verdict, bool color) {
 std::string point_text(const Measurement& point, bool exercised) {
   std::string text = seconds_text(point.seconds) + ":";
   for (const Row& row : memory_rows)
-    if (row.bytes && (point.memory.*row.field).value_or(1) != 0)
+    if (row.bytes && (point.memory.*row.field).value_or(row.field == &MemoryUse::held ? 0 : 1) != 0)
       text += fmt::format("{} {} {}", text.back() == ':' ? "" : ",", row.name,
                           value_text(point.memory.*row.field, true));
   if (exercised) text += fmt::format(", {}", count_text(point.succeeded + point.failed, "exercise"));

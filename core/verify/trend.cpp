@@ -48,6 +48,25 @@ bool warm_up_has_ended(Samples before, double middle_value, const GrowthLimits& 
   return middle_value - late->value <= limits.max_delta;
 }
 
+/// How long it has stood still at the end after growing, at least a fifth of the time; 0 when it has not,
+/// or when it had stood still about as long before and then grew on: steps are growth as a ramp is.
+double standstill_after_growth(const std::vector<Sample>& envelope) {
+  constexpr double small_share =
+      0.02;  // of the whole rise, from one group to the next; a ramp of 24 has 0.04
+  constexpr double least_share_of_time = 0.2;
+  const double rise = envelope.back().value - envelope.front().value;
+  const double small = std::max(rise * small_share, 2 * counter_resolution);
+  std::size_t begin = 0;  // of the standstill
+  while (envelope.back().value - envelope[begin].value > small) ++begin;
+  const double still = envelope.back().seconds - envelope[begin].seconds;
+  const double all = envelope.back().seconds - envelope.front().seconds;
+  double longest_before = 0;
+  for (std::size_t from = 0; from < begin; ++from)
+    for (std::size_t to = from; to < begin && envelope[to].value - envelope[from].value <= small; ++to)
+      longest_before = std::max(longest_before, envelope[to].seconds - envelope[from].seconds);
+  return still >= least_share_of_time * all && longest_before < still / 2 ? still : 0;
+}
+
 /// Half as fast is not an end; less than that is slowing.
 bool goes_on_to_the_end(const std::vector<Sample>& envelope) {
   const std::size_t half = envelope.size() / 2;
@@ -91,10 +110,12 @@ constexpr Judged unclear(Doubt doubt) {
 Judged judge_large_change(const Trend& trend, const std::vector<Sample>& envelope, bool certain_slope,
                           bool sawtooth, double fall_of_all, const GrowthLimits& limits) {
   if (!trend.slope) return fall_of_all > limits.max_delta ? unclear(Doubt::noise) : grew;
+  const bool rose = envelope.back().value - envelope.front().value > limits.max_delta / 2;
+  if (rose && trend.standstill_seconds > 0 && trend.fall <= limits.max_delta) return unclear(Doubt::ended);
   if (certain_slope) return grew;
   if (trend.fall > limits.max_delta) return unclear(Doubt::noise);
+  if (!rose) return unclear(Doubt::spike);
   // A step is growth as much as a ramp is, if the process stays on it.
-  if (envelope.back().value - envelope.front().value <= limits.max_delta / 2) return unclear(Doubt::spike);
   return sawtooth ? unclear(Doubt::noise) : grew;
 }
 
@@ -143,6 +164,7 @@ Trend find_trend(const std::vector<TrendSample>& samples, const GrowthLimits& li
   trend.window_seconds = window.back().seconds - window.front().seconds;
   const std::vector<Sample> envelope = lower_envelope(window);
   trend.slope = theil_sen(envelope);
+  if (trend.slope) trend.standstill_seconds = standstill_after_growth(envelope);
 
   const bool sawtooth = may_be_given_back(all, window, envelope);
   const bool certain_slope =

@@ -31,6 +31,7 @@ enum class Doubt {
   spike,       ///< the last point is high and nothing before it
   warming_up,  ///< grew more than allowed up to the middle, and when that ended is not known
   slowing,     ///< grows by less than allowed, ever slower
+  ended,       ///< grew by more than allowed and then stood still: a cache that filled
   going_on,    ///< grows by less than allowed, too few readings to say more
   too_short,   ///< in so little time the rate to be excluded is below the counters' resolution
 };
@@ -44,14 +45,18 @@ struct TrendSample {
 struct Trend {
   TrendState state = TrendState::unknown;
   Doubt doubt = Doubt::none;
-  double change = 0;           ///< middle to last point
-  double warm_up = 0;          ///< first to middle point
-  double fall = 0;             ///< the deepest fall from an earlier value within the judged part
-  double window_seconds = 0;   ///< middle to last point
+  double change = 0;          ///< middle to last point
+  double warm_up = 0;         ///< first to middle point
+  double fall = 0;            ///< the deepest fall from an earlier value within the judged part
+  double window_seconds = 0;  ///< middle to last point
+  double standstill_seconds =
+      0;  ///< at the end of the judged part, after growth that filled the rest of it; or 0
   std::optional<Slope> slope;  ///< of the lower envelope of the judged part, bytes per second
 
   /// Bytes per second: the slope, or change over time where there are too few readings for one.
   [[nodiscard]] double rate() const;
+  /// The interval excludes that nothing grows: then it is evidence, and otherwise the change is.
+  [[nodiscard]] bool certainly_rises() const { return slope && slope->low > 0; }
 };
 
 enum class TrendRule {

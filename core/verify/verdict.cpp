@@ -39,6 +39,7 @@ std::string_view name_of(MemoryKind kind) {
     case MemoryKind::file: return "file pages";
     case MemoryKind::shmem: return "shared memory";
     case MemoryKind::page_tables: return "page tables";
+    case MemoryKind::held: return "memory in memfds, open tmpfs files and SysV segments";
   }
   return "memory";
 }

@@ -28,7 +28,13 @@ enum class VerdictClass {
 std::string_view name_of(VerdictClass verdict);
 ExitStatus exit_status(VerdictClass verdict);
 
-enum class MemoryKind { anonymous, file, shmem, page_tables };
+enum class MemoryKind {
+  anonymous,
+  file,
+  shmem,
+  page_tables,
+  held,  ///< what descriptors and SysV segments hold, mapped or not (held_memory.h)
+};
 /// "anonymous memory", "file pages", ...
 std::string_view name_of(MemoryKind kind);
 

@@ -27,6 +27,7 @@ constexpr std::string_view word(Doubt doubt) {
     case Doubt::spike: return "spike";
     case Doubt::warming_up: return "warming-up";
     case Doubt::slowing: return "slowing";
+    case Doubt::ended: return "ended";
     case Doubt::going_on: return "going-on";
     case Doubt::too_short: return "too-short";
   }
@@ -40,6 +41,7 @@ constexpr std::string_view word(RunEnding ending) {
     case RunEnding::target_ended: return "target-ended";
     case RunEnding::target_replaced: return "target-replaced";
     case RunEnding::unreadable: return "unreadable";
+    case RunEnding::exercise_failed: return "exercise-failed";
   }
   return "unreadable";
 }

@@ -207,6 +207,167 @@ int main(void) {
         os.kill(child, signal.SIGKILL)
 
 
+# What is known early is said early, and what was measured is kept.
+
+def test_what_will_spoil_the_verdict_is_said_before_the_first_point(arena, fifo, targets, tmp_path):
+    saved = tmp_path / "before.json"
+    process = targets.start(arena, "fixed", fifo, STEP)
+    verify("-p", process.pid, *exercise(fifo), *QUICK, "--save", saved)
+    later = verify("-p", process.pid, "--exercise", operation(fifo), "--count", 50, *QUICK, "--baseline", saved)
+    before_first_point = later.stderr[:later.stderr.index("point 1 of 3")]
+    for words in ("50 operations", "the baseline measured another exercise", "the baseline was fixed itself"):
+        assert words in before_first_point, later.stderr
+
+
+def test_an_exercise_that_always_fails_is_given_up(targets):
+    process = targets.start("sleep", "100", ready=False)
+    result = verify("-p", process.pid, "--exercise", "echo refused; exit 7", "--interval", "300", timeout=60)
+    assert result.returncode == 7, result.stdout
+    assert "an exercise failed: exit status 7" in result.stderr
+    assert '10 of 10 times and was given up; the first time: exit status 7, "refused"' in ci_line(result.stdout)
+
+
+def test_that_the_load_does_not_arrive_is_said_at_the_middle_point(targets):
+    process = targets.start("sleep", "100", ready=False)
+    for more, words in (((), "so far: the process was idle"), (("--exercise", "true"), "so far: the exercise does not reach")):
+        result = verify("-p", process.pid, *more, *QUICK)
+        assert result.returncode == 7
+        assert words in result.stderr[:result.stderr.index("point 3 of 3")], result.stderr
+
+
+@pytest.mark.parametrize("option", ["--exercise", "--control", "--ready"])
+def test_commands_that_cannot_run_are_refused_at_once(option, targets, tmp_path):
+    pid = targets.start("sleep", "100", ready=False).pid
+    more = ("--control", "sleep 9") if option == "--ready" else ()
+    for command, words in (("/nonexistent/server --port 1", "/nonexistent/server"), ("env A=1 /nonexistent/server", "/nonexistent/server"),
+                           ("if true; then", "does not understand")):
+        one_line(verify("-p", pid, option, command, *more, cwd=tmp_path), 2, option, words)
+
+
+def test_the_subject_is_kept_when_the_control_does_not_come_up(arena, fifo, tmp_path):
+    saved = tmp_path / "kept.json"
+    result = verify(*exercise(fifo), "--ready", f"test -p {fifo} && test $WHOMAP_VARIANT = subject", "--ready-timeout", "0.5", *QUICK,
+                    "--control", "sleep 98762", "--save", saved, "--", arena, "fixed", fifo, STEP)
+    assert result.returncode == 7, result.stdout
+    line = ci_line(result.stdout)
+    assert "the control could not be measured: the control was not ready after 0.5 s" in line and "the subject alone: anonymous" in line
+    kept = json.loads(saved.read_text())
+    assert len(kept["subject"]["points"]) == 3 and kept["control"] is None and "not ready" in kept["control_problem"]
+    assert processes_with("sleep\x0098762") == []
+
+
+def test_a_control_beside_a_running_subject_gets_a_hint(arena, fifo, targets):
+    process = targets.start(arena, "fixed", fifo, STEP)
+    result = verify("-p", process.pid, *exercise(fifo), *QUICK, "--control", "sh -c 'exit 98'")
+    assert result.returncode == 7, result.stdout
+    assert "exit status 98" in ci_line(result.stdout) and "same port" in ci_line(result.stdout)
+    assert "goes on while the control is measured" in result.stderr[:result.stderr.index("point 1 of 3")]
+
+
+# Memory that no Rss counts, and mappings.
+
+HOLDER = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+static char block[1 << 20];
+static int segments[1000], count;
+static void remove_segments(void) { while (count > 0) shmctl(segments[--count], IPC_RMID, NULL); }
+int main(int argument_count, char **arguments) {
+  (void)argument_count;
+  char kind = arguments[1][0];
+  int file = memfd_create("pool", 0);
+  memset(block, 1, sizeof block);
+  if (kind == 's') { alarm(0); atexit(remove_segments); }
+  puts("ready"); fflush(stdout);
+  for (int i = 0; i < 600; ++i) {
+    if (kind == 'm' && write(file, block, sizeof block) < 0) return 1;
+    if (kind == 's') {
+      segments[count++] = shmget(IPC_PRIVATE, sizeof block, 0600);
+      char *memory = shmat(segments[count - 1], NULL, 0);
+      if (memory == (char *)-1) return 1;
+      memset(memory, 1, sizeof block);
+      shmdt(memory);
+    }
+    for (int j = 0; kind == 'v' && j < 20; ++j)  /* no two of these can be merged */
+      if (mmap(NULL, 4096, j % 2 ? PROT_NONE : PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED) return 1;
+    for (volatile int j = 0; j < 1000000; ++j) { }
+    usleep(10000);
+    char nothing;
+    if (kind == 's' && i > 200) { fflush(stdout); if (read(0, &nothing, 1) == 0) break; }
+  }
+  for (char nothing; read(0, &nothing, 1) > 0;) { }
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("kind", ["memfd", "sysv"])
+def test_memory_that_is_held_but_not_mapped_has_moved(targets, compile_c, kind):
+    process = targets.start(compile_c(HOLDER), kind)
+    result = verify("-p", process.pid, *QUICK)
+    process.stdin.close()  # it removes its segments
+    process.wait()
+    assert result.returncode == 1, result.stdout
+    assert ci_line(result.stdout).startswith("whomap verify: moved: memory in memfds, open tmpfs files and SysV segments grew by")
+    assert "memfd, shm" in result.stdout
+
+
+def test_mappings_that_grow_towards_the_limit_are_not_fixed(targets, compile_c):
+    process = targets.start(compile_c(HOLDER), "vmas")
+    result = verify("-p", process.pid, "--samples", "6", "--interval", "0.3", *LIMITS)
+    assert result.returncode == 1, result.stdout
+    assert ci_line(result.stdout).startswith("whomap verify: moved: mappings grew from ")
+
+
+# A tree whose members are orphaned on purpose.
+
+DAEMONS = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(void) {
+  if (fork() == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);
+    for (;;) { memset(malloc(1 << 20), 1, 1 << 20); usleep(10000); }
+  }
+  puts("ready"); fflush(stdout);
+  for (;;) { for (volatile int i = 0; i < 1000000; ++i) { } usleep(10000); }
+}
+"""
+
+
+def test_a_double_forked_child_of_a_started_program_is_followed(compile_c):
+    result = verify("--tree", *QUICK, "--format", "json", "--", compile_c(DAEMONS))
+    assert result.returncode == 1, result.stdout + result.stderr
+    report = json.loads(result.stdout)
+    assert [point["processes"] for point in report["subject"]["points"]][1:] == [2, 2]
+    assert report["verdict"]["class"] == "not-fixed"
+
+
+def test_a_double_forked_child_of_a_running_process_is_named(targets, compile_c):
+    program = compile_c(DAEMONS)
+    process = targets.start(program)
+    def given_to_init():
+        return [pid for pid in processes_with(str(program)) if pid != process.pid and status_field(pid, "PPid") == "1"]
+
+    orphans = wait_until(given_to_init, "the end of the process in between")
+    try:
+        result = verify("-p", process.pid, "--tree", *QUICK)
+        assert f"note: process {orphans[0]} may come from the tree and is not counted" in result.stderr, result.stderr
+        assert "-- CMD" in result.stdout
+    finally:
+        for pid in orphans:
+            os.kill(pid, signal.SIGKILL)
+
+
 # A target that does not stay.
 
 @pytest.mark.parametrize("ends", ["exit 4", "kill -9 $$", "exec sleep 99"])
@@ -323,6 +484,7 @@ def test_standard_output_that_cannot_be_written(targets):
 @pytest.mark.parametrize("arguments", [
     (), ("--",), ("--", ""), ("-p",), ("-p", "x"), ("-p", "0"), ("-p", "1", "--", "true"), ("-p", "1", "extra"), ("-p", "1", "--bogus"),
     ("-p", "1", "--samples", "2"), ("-p", "1", "--samples", "-3"), ("-p", "1", "--samples", "99999999999999999999"),
+    ("-p", "1", "--interval", "30s"), ("-p", "1", "--samples", "3x"), ("-p", "1", "--baseline", "x", "--control", "true"),
     ("-p", "1", "--interval", "0"), ("-p", "1", "--interval", "nan"), ("-p", "1", "--interval", "1e9"), ("-p", "1", "--interval", "-1"),
     ("-p", "1", "--max-delta", "0"), ("-p", "1", "--max-delta", "100X"), ("-p", "1", "--max-rate", "-1"),
     ("-p", "1", "--max-delta", "99999999999T"), ("-p", "1", "--count", "5"), ("-p", "1", "--exercise", ""), ("-p", "1", "--exercise", " "),
@@ -334,6 +496,12 @@ def test_standard_output_that_cannot_be_written(targets):
 def test_wrong_usage(arguments, tmp_path):
     one_line(verify(*arguments, cwd=tmp_path), 2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_number_is_named_with_what_it_takes():
+    one_line(verify("-p", "1", "--interval", "30s"), 2, "--interval is '30s'", "seconds from 0.1 to 86400", "without a unit")
+    one_line(verify("-p", "1", "--exercise", "true", "--count", "2k"), 2, "--count is '2k'", "whole number from 1 to 1000000")
+    one_line(verify("-p", "1", "--max-delta", "100MB"), 2, "--max-delta is '100MB'", "100M")
 
 
 def test_a_regular_expression_of_a_hostile_kind_is_harmless():

@@ -3,6 +3,7 @@
 // unmaps.
 #include <gtest/gtest.h>
 
+#include "core/verify/early.h"
 #include "core/verify/effect.h"
 #include "core/verify/outcome.h"
 #include "tests/unit/verify_support.h"
@@ -85,12 +86,29 @@ TEST(VerifyEffect, ABlindTraceProvesNothing) {
   ASSERT_EQ(judged(EffectKind::gone, report_text()), EffectState::passed);
   ASSERT_EQ(judged(EffectKind::present, report_text()), EffectState::failed);
   for (const std::string& text :
-       {changed([](nlohmann::json& r) { r["trace"]["events"] = 0; }),
+       {changed([](nlohmann::json& r) { r["trace"]["events"] = nullptr; }),
         changed([](nlohmann::json& r) { r["trace"]["lost"] = 400; }),
         changed([](nlohmann::json& r) { r["trace"]["lost"] = nullptr; }),
         changed([](nlohmann::json& r) { r["stacks"][0]["truncated"] = "copy ended"; })})
     for (const EffectKind kind : {EffectKind::gone, EffectKind::present})
       EXPECT_EQ(judged(kind, text), EffectState::unproven);
+}
+
+TEST(VerifyEffect, ATraceWithoutACallIsWhatAFixMayLeave) {
+  const std::string text = changed([](nlohmann::json& r) {
+    r["trace"]["events"] = 0;
+    r["stacks"] = nlohmann::json::array();
+  });
+  const EffectReport gone = traced(EffectKind::gone, "pool_grow", text);
+  const EffectFinding shown{EffectKind::gone, "pool_grow", 1, 1, 1, {}};
+  EXPECT_EQ(judge_effect(gone.findings[0], gone.sight, &shown).state, EffectState::passed);
+  const EffectVerdict alone = judge_effect(gone.findings[0], gone.sight, nullptr);
+  EXPECT_EQ(alone.state, EffectState::unproven);
+  EXPECT_NE(alone.remedy.find("--control"), std::string::npos) << alone.remedy;
+  const EffectReport present = traced(EffectKind::present, "pool_grow", text);
+  const EffectVerdict none = judge_effect(present.findings[0], present.sight, nullptr);
+  EXPECT_EQ(none.state, EffectState::unproven);
+  EXPECT_NE(none.remedy.find("more of it"), std::string::npos) << none.remedy;  // and not "less load"
 }
 
 TEST(VerifyEffect, AGuessedFrameIsNoProofOfPresence) {
@@ -173,6 +191,59 @@ TEST(VerifyOutcome, SlowerThanBeforeIsNotFixed) {
   EXPECT_EQ(outcome({leaking(0.9), std::nullopt, leaking(0.95)}), VerdictClass::proves_nothing);
   EXPECT_EQ(outcome({leaking(0.9), std::nullopt, leaking(1.8)}), VerdictClass::not_fixed);
   EXPECT_EQ(outcome({leaking(0.9), std::nullopt, leaking(4)}), VerdictClass::not_fixed);
+}
+
+TEST(VerifyOutcome, WhatTheSubjectDidIsKeptWithoutItsControl) {
+  VerifyInput input{flat(), std::nullopt, std::nullopt};
+  input.control_problem =
+      Error{ErrorCode::process_ended, "the control ended at once", "see what it printed", 0};
+  const VerifyOutcome outcome_without = conclude(input, {});
+  EXPECT_EQ(outcome_without.verdict.kind, VerdictClass::inconclusive);
+  EXPECT_NE(outcome_without.verdict.text.find("the control ended at once; the subject alone: anonymous"),
+            std::string::npos)
+      << outcome_without.verdict.text;
+  input.control_problem->code = ErrorCode::interrupted;
+  EXPECT_EQ(conclude(input, {}).verdict.kind, VerdictClass::interrupted);
+  input.subject = leaking();
+  EXPECT_EQ(conclude(input, {}).verdict.kind, VerdictClass::not_fixed);
+}
+
+TEST(VerifyOutcome, MemoryAloneIsNoProofWhereATraceWasWanted) {
+  VerifyInput input{flat(), std::nullopt, std::nullopt};
+  input.subject.trace_problem = "the trace for --gone and --present failed: no room";
+  EXPECT_EQ(conclude(input, {}).verdict.kind, VerdictClass::inconclusive);
+  EXPECT_NE(conclude(input, {}).verdict.text.find("no room"), std::string::npos);
+}
+
+TEST(VerifyEarly, SaysBeforehandWhatWillSpoilTheVerdict) {
+  VerifyRun planned = run_of({});
+  planned.exercise = {"curl", 50, 2, 0, 0, 0, ""};
+  const auto few = early_doubts(planned, {}, nullptr, {});
+  ASSERT_EQ(few.size(), 1U);
+  EXPECT_NE(few[0].find("100 operations"), std::string::npos) << few[0];
+  planned.exercise.count = 100;
+  EXPECT_TRUE(early_doubts(planned, {}, nullptr, {}).empty());
+
+  VariantResult before = leaking();
+  EXPECT_NE(early_doubts(planned, {}, &before, {}).at(0).find("another exercise"), std::string::npos);
+  planned.exercise = {};
+  EXPECT_TRUE(early_doubts(planned, {}, &before, {}).empty());
+  const auto untraced = early_doubts(planned, {}, &before, {pattern(EffectKind::gone, "Arena")});
+  ASSERT_EQ(untraced.size(), 1U);
+  EXPECT_NE(untraced[0].find("/Arena/"), std::string::npos) << untraced[0];
+  before = flat();
+  EXPECT_NE(early_doubts(planned, {}, &before, {}).at(0).find("prove nothing"), std::string::npos);
+}
+
+TEST(VerifyEarly, SaysAtAPointThatTheLoadDoesNotArrive) {
+  VerifyRun run = dense_run([](double) { return 900.0; });
+  run.measurements.resize(41);  // two points of three
+  EXPECT_EQ(doubt_so_far(run), std::nullopt);
+  for (Measurement& each : run.measurements) each.cpu_seconds = 1.5;
+  EXPECT_NE(doubt_so_far(run).value_or("").find("idle"), std::string::npos);
+  run.exercise = {"curl", 200, 1, 100, 0, 0, ""};
+  run.measurements.back().succeeded = 100;
+  EXPECT_NE(doubt_so_far(run).value_or("").find("does not reach"), std::string::npos);
 }
 
 TEST(VerifyOutcome, EffectsDecideOverMemory) {

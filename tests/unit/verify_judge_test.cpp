@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -97,6 +98,40 @@ TEST(Verify, AWarmUpThatLastsToTheMiddleIsInconclusive) {
   EXPECT_NE(verdict.text.find("warming up"), std::string::npos) << verdict.text;
 }
 
+TEST(Verify, ACacheThatFillsInTheJudgedPartIsStillWarmingUp) {
+  // 400 MiB within the first 12 or 20 of the 30 s that are judged, or ebbing away; and then nothing more.
+  for (const double filled_after : {12.0, 20.0}) {
+    const Verdict verdict = verdict_of(
+        dense_run([=](double t) { return 500 + 400 * std::clamp((t - 30) / filled_after, 0.0, 1.0); }));
+    EXPECT_EQ(verdict.kind, VerdictClass::inconclusive) << verdict.text;
+    EXPECT_NE(verdict.text.find("warming up"), std::string::npos) << verdict.text;
+    EXPECT_NE(verdict.remedy.find("warm now"), std::string::npos) << verdict.remedy;
+  }
+  const Verdict ebbing =
+      verdict_of(dense_run([](double t) { return 900 - 400 * std::exp(-std::max(t - 30, 0.0) / 6); }));
+  EXPECT_EQ(ebbing.kind, VerdictClass::inconclusive) << ebbing.text;
+}
+
+TEST(Verify, AStartedProgramIsColdAtTheNextRunToo) {
+  VerifyRun run = dense_run([](double t) { return 500 + 400 * std::clamp((t - 30) / 12, 0.0, 1.0); });
+  run.command = "./server";
+  EXPECT_NE(verdict_of(run).remedy.find("--samples 6"), std::string::npos) << verdict_of(run).remedy;
+}
+
+TEST(Verify, GrowthInStepsIsNoCacheThatFilled) {
+  // 150 MiB every 6 s: also where the last of them was followed by a standstill.
+  const Verdict verdict = verdict_of(dense_run([](double t) { return 500 + 150 * std::floor(t / 6); }));
+  EXPECT_EQ(verdict.kind, VerdictClass::not_fixed) << verdict.text;
+}
+
+TEST(Verify, TheIntervalIsOnlyPrintedWhereItIsTheEvidence) {
+  const auto step = [](double t) { return t < 45 ? 512.0 : 1024.0; };
+  const Verdict verdict = verdict_of(dense_run(step));
+  ASSERT_EQ(verdict.kind, VerdictClass::not_fixed);
+  EXPECT_EQ(verdict.text.find('['), std::string::npos) << verdict.text;
+  EXPECT_NE(verdict.text.find("+1 GiB/min on average"), std::string::npos) << verdict.text;
+}
+
 TEST(Verify, GrowthThatEbbsAwayIsInconclusive) {
   const Verdict verdict = verdict_of(dense_run([](double t) { return 900 - 60 * std::exp(-(t - 30) / 8); }));
   EXPECT_EQ(verdict.kind, VerdictClass::inconclusive) << verdict.text;
@@ -138,6 +173,78 @@ TEST(Verify, MemoryGivenBackLazilyIsNotGrowth) {
   EXPECT_EQ(result.verdict.kind, VerdictClass::fixed) << result.verdict.text;
   ASSERT_FALSE(result.notes.empty());
   EXPECT_NE(result.notes.front().find("MADV_FREE"), std::string::npos);
+  // The slope holds what was given back, so that it excludes nothing.
+  EXPECT_EQ(result.verdict.text.find("excluded"), std::string::npos) << result.verdict.text;
+  EXPECT_NE(result.verdict.text.find("249 MiB of it given back"), std::string::npos) << result.verdict.text;
+}
+
+TEST(Verify, AGrowthThatIsExcludedIsNeverAboveTheLimit) {
+  for (const double leak : {0.0, 0.3, 0.9, 3.0, 9.0})
+    for (const double lazy : {0.0, 2.0, 5.0}) {
+      VerifyRun run = dense_run([&](double t) { return 900 + leak * t / 60; });
+      run.measurements.back().memory.lazy_free = static_cast<std::uint64_t>(lazy * mib);
+      const Judgement result = judge(run, {});
+      if (result.verdict.text.find("is excluded") != std::string::npos) {
+        EXPECT_LE(result.trend(MemoryKind::anonymous)->slope->high * 60, 10 * mib) << result.verdict.text;
+      }
+    }
+}
+
+VerifyRun with_mappings(std::size_t points, double from, double per_minute) {
+  VerifyRun run = dense_run([](double) { return 900.0; }, points);
+  run.max_map_count = 65530;
+  for (Measurement& each : run.measurements)
+    if (each.point) each.most_mappings = static_cast<std::uint64_t>(from + per_minute * each.seconds / 60);
+  return run;
+}
+
+TEST(Verify, MappingsThatGrowTowardsTheirLimitAreNotFixed) {
+  EXPECT_EQ(verdict_of(with_mappings(3, 500, 100)).kind,
+            VerdictClass::fixed);  // 50: fewer than a pool of threads
+  const Verdict few = verdict_of(with_mappings(3, 500, 5000));
+  EXPECT_EQ(few.kind, VerdictClass::inconclusive) << few.text;
+  EXPECT_NE(few.text.find("from 3,000 to 5,500"), std::string::npos) << few.text;
+  EXPECT_NE(few.text.find("65,530 of vm.max_map_count are reached in 12 min"), std::string::npos) << few.text;
+  EXPECT_EQ(verdict_of(with_mappings(6, 500, 5000)).kind, VerdictClass::moved);
+  VerifyRun warm_up = with_mappings(6, 500, 0);
+  warm_up.measurements.front().most_mappings = 100;
+  EXPECT_EQ(verdict_of(warm_up).kind, VerdictClass::fixed);
+}
+
+TEST(Verify, ManyMappingsAreNoted) {
+  const Judgement near = judge(with_mappings(3, 60000, 0), {});
+  ASSERT_FALSE(near.notes.empty());
+  EXPECT_NE(near.notes.front().find("60,000 mappings of the 65,530"), std::string::npos)
+      << near.notes.front();
+}
+
+TEST(Verify, MemoryThatIsHeldWithoutBeingMappedHasMoved) {
+  VerifyRun run = dense_run([](double) { return 900.0; });
+  for (Measurement& each : run.measurements) {
+    each.memory.held = std::nullopt;
+    if (each.point) each.memory.held = static_cast<std::uint64_t>(each.seconds * 10 * mib);
+  }
+  const Verdict verdict = verdict_of(run);
+  EXPECT_EQ(verdict.kind, VerdictClass::moved) << verdict.text;
+  EXPECT_NE(verdict.text.find("memfds, open tmpfs files and SysV segments grew by 300 MiB"),
+            std::string::npos)
+      << verdict.text;
+}
+
+TEST(Verify, AnExerciseThatWasGivenUpIsInconclusive) {
+  VerifyRun run = run_of({at(0, 900, true)});
+  run.ending = RunEnding::exercise_failed;
+  run.ending_text = "the exercise failed 10 of 10 times and was given up; the first time: exit status 7";
+  EXPECT_EQ(verdict_of(run).kind, VerdictClass::inconclusive);
+  EXPECT_NE(verdict_of(run).text.find("exit status 7"), std::string::npos);
+}
+
+TEST(Verify, TheAdviceAgainstNoiseIsNeverADay) {
+  int n = 0;
+  // 60 MiB of noise against a limit of 10 MiB a minute.
+  const Verdict noisy = verdict_of(dense_run([&](double) { return 900.0 + (++n * 7919 % 61); }));
+  EXPECT_EQ(noisy.kind, VerdictClass::inconclusive) << noisy.text;
+  EXPECT_EQ(noisy.remedy.find("--interval"), std::string::npos) << noisy.remedy;
 }
 
 TEST(Verify, SwappingOutIsNeitherGrowthNorAFix) {

@@ -4,6 +4,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include <fstream>
 
 #include "core/verify/exercise.h"
+#include "core/verify/held_memory.h"
 #include "core/verify/meter.h"
 #include "core/verify/process_group.h"
 #include "core/verify/process_table.h"
@@ -153,7 +156,7 @@ TEST(Meter, MeasuresAndLearnsOfTheEnd) {
   ASSERT_TRUE(child);
   auto target = Target::open(child->pid);
   ASSERT_TRUE(target);
-  Meter meter(std::move(*target), false, ::getpid());
+  Meter meter(std::move(*target), {});
   const auto full = meter.measure(Detail::full);
   ASSERT_TRUE(full);
   EXPECT_TRUE(full->point);
@@ -187,7 +190,7 @@ TEST(Meter, AnExecIsAnotherProgram) {
   ASSERT_TRUE(child);
   auto target = Target::open(child->pid);
   ASSERT_TRUE(target);
-  Meter meter(std::move(*target), false, ::getpid());
+  Meter meter(std::move(*target), {});
   ASSERT_TRUE(meter.measure(Detail::light));
   std::ofstream(go) << "go";
   Result<Measurement> at = meter.measure(Detail::light);
@@ -205,6 +208,99 @@ TEST(Meter, LazyFreeOfSmapsRollup) {
   EXPECT_EQ(parse_lazy_free("\nLazyFree:\n"), std::nullopt);
   EXPECT_EQ(parse_lazy_free("Rss: 9 kB\n"), std::nullopt);
   EXPECT_EQ(parse_lazy_free(""), std::nullopt);
+}
+
+TEST(HeldMemory, ReadsWhatTheKernelWrites) {
+  EXPECT_EQ(tmpfs_mounts("22 1 0:21 / /proc rw,relatime shared:5 - proc proc rw\n"
+                         "31 22 0:27 / /dev/shm rw,nosuid shared:6 master:2 - tmpfs tmpfs rw,size=1g\n"
+                         "40 22 0:30 / /tmp\\040x rw - tmpfs tmpfs rw\n41 22 0:31 / /home rw - ext4 "
+                         "/dev/sda1 rw\n-\n\n1 - tmpfs\n"),
+            (std::set<std::string>{"1", "31", "40"}));
+  const std::string table =
+      "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      "
+      "atime      "
+      "dtime      ctime                   rss                  swap\n"
+      "         0          1   600               8388608  4711  4711      0     0     0     0     0          "
+      "0         "
+      " 0          1               8388608                  4096\n"
+      "         0          2   600               8388608  4712  4711      1     0     0     0     0          "
+      "0         "
+      " 0          1               8388608                     0\nshort line\n";
+  EXPECT_EQ(created_segment_bytes(table, 4711), 8392704U);
+  EXPECT_EQ(created_segment_bytes(table, 4713), 0U);
+  EXPECT_EQ(created_segment_bytes("other header\n1 2\n", 1), std::nullopt);
+  EXPECT_EQ(created_segment_bytes("", 1), std::nullopt);
+}
+
+TEST(HeldMemory, SeesAMemfdThatIsNotMappedAndEachFileOnce) {
+  HeldMemory before;
+  before.add(::getpid());
+  const int file = ::memfd_create("whomap-test", MFD_CLOEXEC);
+  ASSERT_GE(file, 0);
+  const std::string megabyte(1 << 20, 'x');
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(::write(file, megabyte.data(), megabyte.size()), static_cast<ssize_t>(megabyte.size()));
+  const int copy = ::dup(file);
+  HeldMemory after;
+  after.add(::getpid());
+  after.add(::getpid());  // another process of the tree with the same files
+  ASSERT_TRUE(before.bytes() && after.bytes());
+  EXPECT_EQ(*after.bytes() - *before.bytes(), 3U << 20);
+  ::close(copy);
+  ::close(file);
+}
+
+TEST(Tree, AnOrphanThatWasSeenBeforeStaysInIt) {
+  auto group = ProcessGroup::create();
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  adopt_orphans();
+  // The middle process waits for a line, ends, and leaves its child to us.
+  Launch launch{{"/bin/sh", "-c", "(sleep 1000 & read line < $FIFO) & sleep 1000"}, {}};
+  const std::string fifo = testing::TempDir() + "whomap-tree-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  launch.environment = {{"FIFO", fifo}};
+  const auto child = group->start(launch);
+  ASSERT_TRUE(child);
+  auto target = Target::open(child->pid);
+  ASSERT_TRUE(target);
+  Meter meter(std::move(*target), {true, ::getpid(), {}});
+  const auto processes = [&](std::uint64_t wanted) {
+    Result<Measurement> at = meter.measure(Detail::light);
+    for (int i = 0; i < 2000 && at && at->processes != wanted; ++i, ::usleep(10'000))
+      at = meter.measure(Detail::light);
+    return at ? at->processes : 0;
+  };
+  ASSERT_EQ(processes(4), 4U);  // sh, its subshell, two sleeps
+  std::ofstream(fifo) << "go\n";
+  EXPECT_EQ(processes(3), 3U);  // the subshell ended; the sleep it had started is still counted
+  ::unlink(fifo.c_str());
+  group->end(0);
+  end_strays();
+}
+
+TEST(Tree, AnOrphanOfAStartedProgramIsKnownByItsMark) {
+  auto group = ProcessGroup::create();
+  adopt_orphans();
+  Launch launch{{"/bin/sh", "-c", "(setsid sleep 1000 &) ; exec sleep 1000"}, {}};
+  launch.environment = {{"WHOMAP_TEST_TREE", "this"}};
+  const auto child = group->start(launch);
+  const auto other = group->start({{"/bin/sh", "-c", "(setsid sleep 1000 &) ; exec sleep 1000"}, {}});
+  ASSERT_TRUE(child && other);
+  auto target = Target::open(child->pid);
+  ASSERT_TRUE(target);
+  Result<Measurement> at = fail(ErrorCode::usage, "");
+  for (int i = 0; i < 2000 && !(at && at->processes == 2); ++i, ::usleep(10'000)) {
+    Meter meter(*Target::open(child->pid), {true, ::getpid(), "WHOMAP_TEST_TREE=this"});
+    at = meter.measure(Detail::full);
+  }
+  ASSERT_TRUE(at);
+  EXPECT_EQ(at->processes, 2U);
+  ASSERT_EQ(at->members.size(), 1U);
+  EXPECT_TRUE(has_environment(at->members[0].pid, "WHOMAP_TEST_TREE=this"));
+  EXPECT_FALSE(has_environment(at->members[0].pid, "WHOMAP_TEST_TREE=thi"));
+  group->end(0);
+  end_strays();
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ inline Measurement at(double seconds, double anon, bool point) {
   measurement.seconds = seconds;
   measurement.start_time = 1000;
   const auto bytes = [](double size) { return static_cast<std::uint64_t>(size * mib); };
-  measurement.memory = {bytes(anon + 60), bytes(anon), bytes(60), 0, 0, bytes(3), 0, 500, 12};
+  measurement.memory = {bytes(anon + 60), bytes(anon), bytes(60), 0, 0, bytes(3), 0, 500, 12, 0};
+  if (point) measurement.most_mappings = 500;
   measurement.cpu_seconds = seconds / 10;
   return measurement;
 }
