@@ -288,7 +288,13 @@ class Judge {
     if (result_.operations.value_or(0) > 0 && trend.change > 0)
       text += fmt::format(", {} per operation",
                           size_text(trend.change / static_cast<double>(*result_.operations)));
-    conclude(VerdictClass::not_fixed, std::move(text), "whomap trace -p PID shows which code maps it");
+    constexpr double young_generation =
+        32.0 * 1024 * 1024;  // V8's two semi-spaces of 16 MiB fill before it collects
+    conclude(VerdictClass::not_fixed, std::move(text),
+             trend.change < young_generation ? "whomap trace -p PID shows which code maps it; so little may "
+                                               "also be garbage that was not collected "
+                                               "yet: see with a longer --interval whether it goes on"
+                                             : "whomap trace -p PID shows which code maps it");
   }
 
   void is_fixed(const Trend& anonymous, bool lazily_freed) {
