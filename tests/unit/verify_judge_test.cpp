@@ -155,6 +155,11 @@ TEST(Verify, ALowerEarlyValueIsNotEvidence) {
   EXPECT_NE(verdict.kind, VerdictClass::fixed) << verdict.text;
 }
 
+TEST(Verify, AShortTimeIsEnoughToSeeAFastLeak) {
+  const Verdict verdict = verdict_of(dense_run([](double t) { return 900 + 40 * t; }, 3, 2));
+  EXPECT_EQ(verdict.kind, VerdictClass::not_fixed) << verdict.text;
+}
+
 TEST(Verify, TooShortATimeCannotExcludeALeak) {
   const Verdict verdict = verdict_of(dense_run([](double) { return 900.0; }, 3, 0.5));
   EXPECT_EQ(verdict.kind, VerdictClass::inconclusive) << verdict.text;
