@@ -31,6 +31,7 @@ extern const CommandInfo match_command;
 extern const CommandInfo report_command;
 extern const CommandInfo import_command;
 extern const CommandInfo verify_command;
+extern const CommandInfo doctor_command;
 extern const CommandInfo repair_command;
 extern const CommandInfo collect_command;
 extern const CommandInfo supervise_command;

@@ -15,9 +15,9 @@
 namespace whomap::cli {
 namespace {
 
-const std::array commands{&trace_command,   &plan_command,     &script_command, &match_command,
-                          &report_command,  &import_command,   &verify_command, &repair_command,
-                          &collect_command, &supervise_command};
+const std::array commands{&trace_command,  &plan_command,    &script_command,   &match_command,
+                          &report_command, &import_command,  &verify_command,   &doctor_command,
+                          &repair_command, &collect_command, &supervise_command};
 
 std::string help() {
   std::string text = fmt::format(
@@ -35,7 +35,7 @@ std::string help() {
          "    2  wrong usage\n"
          "    3  no such process, it ended, exec'd or was replaced, or it is stopped, a zombie or already "
          "traced\n"
-         "    4  not permitted\n"
+         "    4  not permitted, or an attach would be noticed and --no-attach-risk was given\n"
          "    5  something needed is missing here (GDB, its Python, a kernel feature)\n"
          "    6  input file damaged or of the wrong kind\n"
          "    7  inconclusive, or the exercise failed\n"

@@ -9,6 +9,7 @@
 #include "cli/known_causes.h"
 #include "cli/live.h"
 #include "cli/probe_engine.h"
+#include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
 
 namespace po = boost::program_options;
@@ -18,7 +19,7 @@ namespace {
 
 struct TraceOptions {
   std::string pid, plan_file, output, format, engine;
-  bool no_stubs = false;
+  bool no_stubs = false, no_attach_risk = false;
 };
 
 void add_options(CommandLine& line, TraceOptions& options) {
@@ -28,6 +29,8 @@ void add_options(CommandLine& line, TraceOptions& options) {
       "auto, probe (nothing attached, microseconds a call) or gdb")(
       "no-stubs", po::bool_switch(&options.no_stubs),
       "put no code into the process: ordinary breakpoints, slower, and fatal for it if GDB is killed")(
+      "no-attach-risk", po::bool_switch(&options.no_attach_risk),
+      "refuse when a thread waits in a call that an attach makes return EINTR")(
       "plan", po::value(&options.plan_file)->value_name("FILE"),
       "use a saved plan (whomap plan --format json)")(
       "output,o", po::value(&options.output)->value_name("FILE"),
@@ -78,6 +81,18 @@ Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, cons
   return trace_with_gdb(target, plan, recording, !options.no_stubs, common);
 }
 
+/// Said right before the attach; the error when it is not to be taken.
+std::optional<Error> weigh_attach_risk(const Target& target, bool refuse, const CommonOptions& common) {
+  const AttachRisk risk = find_attach_risk(target);
+  if (risk.none()) return std::nullopt;
+  if (refuse)
+    return Error{
+        ErrorCode::not_permitted, risk_text(risk),
+        "leave out --no-attach-risk if the program goes on after EINTR, or try again in another moment"};
+  say(common, risk_text(risk));
+  return std::nullopt;
+}
+
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("trace", "-p PID [OPTIONS]", "which code maps the memory of a growing process");
   TraceOptions options;
@@ -104,6 +119,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!plan) return report_error(plan.error());
 
   warn_of_seccomp(*target, common);
+  if (const auto refused = weigh_attach_risk(target->target, options.no_attach_risk, common))
+    return report_error(*refused);
   RecordingOptions recording;
   recording.seconds = limits->seconds;
   recording.max_hits = limits->max_hits;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -42,14 +43,31 @@ Spawn gdb_command(std::vector<std::string> arguments, int output, std::vector<in
           ErrorCode::gdb_missing, "install GDB: apt-get install gdb"};
 }
 
-/// Runs GDB on nothing with one command; does its output hold `expected`?
-bool gdb_answers(const std::string& gdb, const std::string& command, std::string_view expected) {
+/// Runs GDB on nothing with one command; what it printed.
+std::string answer_of_gdb(const std::string& gdb, const std::string& command) {
   auto output = memory_file("whomap-gdb-check");
-  if (!output) return false;
+  if (!output) return {};
   const auto child = spawn(gdb_command({gdb, "-nx", "-q", "-batch", "-ex", command}, output->get(), {}));
-  if (!child) return false;
+  if (!child) return {};
   ::waitpid(*child, nullptr, 0);
-  return content_of(output->get()).find(expected) != std::string::npos;
+  return content_of(output->get());
+}
+
+bool gdb_answers(const std::string& gdb, const std::string& command, std::string_view expected) {
+  return answer_of_gdb(gdb, command).find(expected) != std::string::npos;
+}
+
+std::string last_line_of(const std::string& output) {
+  std::string last;
+  std::istringstream text(output);
+  for (std::string line; std::getline(text, line);)
+    if (!line.empty()) last = line;
+  return last.empty() ? "it printed nothing" : last;
+}
+
+Error without_python(const std::string& gdb) {
+  return {ErrorCode::gdb_without_python, fmt::format("{} has no Python inside", gdb),
+          "install a GDB with Python: apt-get install gdb (not gdb-minimal)"};
 }
 
 }  // namespace
@@ -80,6 +98,31 @@ Result<std::string> find_plugin_folder() {
     if (std::filesystem::exists(folder / "whomap_gdb" / "__init__.py", problem)) return folder.string();
   return fail(ErrorCode::gdb_missing, fmt::format("whomap's GDB plugin is not beside {}", self.string()),
               "build it with ./dev build, or install whomap whole");
+}
+
+Result<GdbFacts> examine_gdb() {
+  const auto gdb = find_gdb();
+  if (!gdb) return tl::make_unexpected(gdb.error());
+  const auto folder = find_plugin_folder();
+  if (!folder) return tl::make_unexpected(folder.error());
+  if (!gdb_answers(*gdb, "echo whomap-runs", "whomap-runs"))
+    return fail(ErrorCode::gdb_failed, fmt::format("{} does not run", *gdb), "run it by hand and see why");
+  const std::string facts =
+      answer_of_gdb(*gdb, "python import sys; print('whomap-facts', gdb.VERSION, sys.version.split()[0])");
+  std::istringstream words(facts.substr(std::min(facts.find("whomap-facts "), facts.size())));
+  GdbFacts found{*gdb, {}, {}};
+  std::string mark;
+  if (!(words >> mark >> found.version >> found.python)) return tl::make_unexpected(without_python(*gdb));
+  const nlohmann::json path = *folder;  // a JSON string is one of Python's too
+  const std::string loaded = answer_of_gdb(
+      *gdb, fmt::format("python import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {}); import "
+                        "whomap_gdb.session; print('whomap-' + 'plugin')",
+                        path.dump()));
+  if (loaded.find("whomap-plugin") == std::string::npos)
+    return fail(ErrorCode::gdb_failed,
+                fmt::format("{} does not load whomap's plugin: {}", *gdb, last_line_of(loaded)),
+                "build whomap anew for the Python in this GDB: ./dev build");
+  return found;
 }
 
 Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_script) {
@@ -164,14 +207,8 @@ Error GdbProcess::diagnose() const {
               "see what GDB printed with -v"};
   if (gdb_answers(path_, "echo whomap-runs", "whomap-runs") &&
       !gdb_answers(path_, "python print('whomap' + '-python')", "whomap-python"))
-    return {ErrorCode::gdb_without_python, fmt::format("{} has no Python inside", path_),
-            "install a GDB with Python: apt-get install gdb (not gdb-minimal)"};
-  std::string last;
-  std::istringstream text(output());
-  for (std::string line; std::getline(text, line);)
-    if (!line.empty()) last = line;
-  return {ErrorCode::gdb_failed,
-          fmt::format("GDB ended before it traced: {}", last.empty() ? "it printed nothing" : last),
+    return without_python(path_);
+  return {ErrorCode::gdb_failed, fmt::format("GDB ended before it traced: {}", last_line_of(output())),
           "see what GDB printed with -v"};
 }
 

@@ -57,6 +57,16 @@ class GdbProcess {
 /// The gdb to use: WHOMAP_GDB, else the first in the absolute folders of PATH. Error: gdb_missing.
 Result<std::string> find_gdb();
 
+struct GdbFacts {
+  std::string path;
+  std::string version;  ///< GDB's own word: "13.1"
+  std::string python;   ///< of the Python inside it: "3.11.2"
+};
+
+/// Starts GDB on nothing and loads the plugin in it, as a trace does. Errors: gdb_missing,
+/// gdb_without_python, gdb_failed with the last line that GDB printed.
+Result<GdbFacts> examine_gdb();
+
 /// Where the plugin's files are: beside the program (build tree) or in ../lib/whomap (installed).
 Result<std::string> find_plugin_folder();
 
