@@ -16,6 +16,7 @@
 #include "cli/verify_commands.h"
 #include "cli/verify_trace.h"
 #include "core/match/quantity.h"
+#include "core/process/interrupted_calls.h"
 #include "core/verify/early.h"
 #include "core/verify/exercise.h"
 #include "core/verify/text.h"
@@ -159,6 +160,7 @@ class Variant {
     };
     if (options_.effects.empty()) return events;
     events.judged_part_begins = [this, &session](const Target& target) -> Result<void> {
+      if (const AttachRisk risk = find_attach_risk(target); !risk.none()) say(risk_text(risk));
       // An exercise may take longer than planned; finish() ends the trace.
       const double planned = session.interval_seconds * static_cast<double>(session.samples);
       constexpr double a_week = 7 * 86400.0;

@@ -36,6 +36,9 @@ std::vector<std::string> early_doubts(const VerifyRun& planned, const JudgeLimit
         fmt::format("{} are asked for, and with fewer than {} the verdict is inconclusive; give --count, or "
                     "--operations-per-run where one exercise performs many",
                     count_text(operations, "operation"), count_text(limits.least_operations)));
+  if (planned.tree && !effects.empty())
+    doubts.emplace_back(
+        "--gone and --present trace the process itself, and none of the children that --tree measures");
   if (baseline == nullptr) return doubts;
   if (const std::string other = difference(baseline->run, planned); !other.empty())
     doubts.push_back(fmt::format(

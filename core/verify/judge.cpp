@@ -10,6 +10,7 @@
 #include "core/verify/amount.h"
 #include "core/verify/doubt.h"
 #include "core/verify/load.h"
+#include "core/verify/mappings.h"
 
 namespace whomap {
 namespace {
@@ -30,7 +31,7 @@ class Judge {
 
   Judgement run() {
     if (points_.size() >= 3) measure();
-    note_mappings();
+    if (auto note = mappings_note(run_, points_)) result_.notes.push_back(std::move(*note));
     if (!other_process() && !interrupted() && !exercise_given_up() && !too_few_points() && !load_missing() &&
         !child_ended())
       weigh();
@@ -42,7 +43,6 @@ class Judge {
     result_.verdict = {kind, std::move(text), std::move(remedy)};
   }
 
-  [[nodiscard]] const Measurement& first() const { return *points_.front(); }
   [[nodiscard]] const Measurement& middle() const { return *points_[middle_of(points_.size())]; }
   [[nodiscard]] const Measurement& last() const { return *points_.back(); }
   [[nodiscard]] bool has_exercise() const { return !run_.exercise.command.empty(); }
@@ -220,59 +220,11 @@ class Judge {
         result_.verdict = doubt_verdict(kind, trend, limits_.growth, run_);
         return;
       }
-    if (mappings_grew(anonymous)) return;
-    is_fixed(anonymous, lazily_freed);
-  }
-
-  [[nodiscard]] std::uint64_t mapping_limit() const {
-    constexpr std::uint64_t kernel_default = 65530;  // DEFAULT_MAX_MAP_COUNT in include/linux/mm.h
-    return run_.max_map_count.value_or(kernel_default);
-  }
-
-  /// How long until the process has as many mappings as it may: at the pace of the judged part, when that
-  /// goes on from the first point to the last without ebbing.
-  [[nodiscard]] std::optional<double> seconds_to_mapping_limit() const {
-    constexpr double least_growth = 64;  // a pool of threads that starts has as many
-    if (points_.size() < 3) return std::nullopt;
-    for (std::size_t i = 0; i < points_.size(); ++i)
-      if (!points_[i]->most_mappings ||
-          (i > 0 && *points_[i]->most_mappings < *points_[i - 1]->most_mappings))
-        return std::nullopt;
-    const auto count = [](const Measurement& at) { return static_cast<double>(*at.most_mappings); };
-    const auto rate = [&](const Measurement& from, const Measurement& to) {
-      return (count(to) - count(from)) / std::max(to.seconds - from.seconds, 1e-3);
-    };
-    const double late = rate(middle(), last());
-    if (count(last()) - count(middle()) < least_growth || late < rate(first(), middle()) / 2)
-      return std::nullopt;
-    return std::max(static_cast<double>(mapping_limit()) - count(last()), 0.0) / late;
-  }
-
-  void note_mappings() {
-    if (points_.empty() || !last().most_mappings) return;
-    constexpr double near_share = 0.5;
-    if (static_cast<double>(*last().most_mappings) < near_share * static_cast<double>(mapping_limit()))
+    if (auto mappings = judge_mappings(run_, points_, anonymous.change)) {
+      result_.verdict = std::move(*mappings);
       return;
-    result_.notes.push_back(
-        fmt::format("{} of the {} that a process may have (vm.max_map_count); mmap fails beyond",
-                    count_text(*last().most_mappings, "mapping"), count_text(mapping_limit())));
-  }
-
-  /// Mappings that hold next to nothing are a leak too: at vm.max_map_count the process gets no more memory.
-  bool mappings_grew(const Trend& anonymous) {
-    const auto left = seconds_to_mapping_limit();
-    constexpr double a_day = 86400;
-    if (!left || *left > a_day) return false;
-    const std::string text = fmt::format(
-        "mappings grew from {} to {} between the middle and the last point, at which pace the {} of "
-        "vm.max_map_count are reached in {}; anonymous memory changed by {}",
-        count_text(*middle().most_mappings), count_text(*last().most_mappings), count_text(mapping_limit()),
-        seconds_text(*left), change_text(anonymous.change));
-    if (points_.size() >= least_samples_for_slope)
-      conclude(VerdictClass::moved, text, "whomap trace -p PID shows what maps them and does not unmap");
-    else
-      conclude(VerdictClass::inconclusive, text, "see with --samples 6 or more whether that goes on");
-    return true;
+    }
+    is_fixed(anonymous, lazily_freed);
   }
 
   void anonymous_grew(const Trend& trend) {

@@ -16,14 +16,14 @@ namespace whomap {
 struct VariantResult {
   VerifyRun run;
   std::optional<EffectReport> effects;  ///< when --gone or --present traced it
-  std::string trace_problem{};            ///< why there are no effects although they were asked for
+  std::string trace_problem{};          ///< why there are no effects although they were asked for
 };
 
 struct VerifyInput {
   VariantResult subject;
-  std::optional<VariantResult> control;   ///< the unfixed variant, measured now
-  std::optional<VariantResult> baseline;  ///< a run that was saved earlier: before the fix
-  std::optional<Error> control_problem{};   ///< why there is no control although it was asked for
+  std::optional<VariantResult> control;    ///< the unfixed variant, measured now
+  std::optional<VariantResult> baseline;   ///< a run that was saved earlier: before the fix
+  std::optional<Error> control_problem{};  ///< why there is no control although it was asked for
 };
 
 struct VerifyOutcome {

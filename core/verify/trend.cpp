@@ -128,7 +128,8 @@ Judged judge_small_change(const Trend& trend, const std::vector<Sample>& envelop
     return certain_slope && trend.slope->low * minute > limits.max_delta ? grew : flat;
   const bool too_short = limits.max_rate * trend.window_seconds < 2 * counter_resolution;
   // Too short to exclude a leak is not too short to see one.
-  if (too_short && !(certain_slope && trend.change > 8 * counter_resolution)) return unclear(Doubt::too_short);
+  if (too_short && !(certain_slope && trend.change > 8 * counter_resolution))
+    return unclear(Doubt::too_short);
   if (!trend.slope) return trend.rate() <= limits.max_rate ? flat : unclear(Doubt::going_on);
   if (certain_slope && trend.change > counter_resolution)
     return goes_on_to_the_end(envelope) ? grew : unclear(Doubt::slowing);

@@ -229,6 +229,7 @@ def test_an_exercise_that_always_fails_is_given_up(targets):
 
 def test_that_the_load_does_not_arrive_is_said_at_the_middle_point(targets):
     process = targets.start("sleep", "100", ready=False)
+    wait_until(lambda: open(f"/proc/{process.pid}/wchan").read().endswith("nanosleep"), "it to sleep")  # it has started up
     for more, words in (((), "so far: the process was idle"), (("--exercise", "true"), "so far: the exercise does not reach")):
         result = verify("-p", process.pid, *more, *QUICK)
         assert result.returncode == 7

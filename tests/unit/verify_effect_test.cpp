@@ -224,6 +224,10 @@ TEST(VerifyEarly, SaysBeforehandWhatWillSpoilTheVerdict) {
   planned.exercise.count = 100;
   EXPECT_TRUE(early_doubts(planned, {}, nullptr, {}).empty());
 
+  planned.tree = true;
+  EXPECT_EQ(early_doubts(planned, {}, nullptr, {pattern(EffectKind::gone, "Arena")}).size(), 1U);
+  planned.tree = false;
+
   VariantResult before = leaking();
   EXPECT_NE(early_doubts(planned, {}, &before, {}).at(0).find("another exercise"), std::string::npos);
   planned.exercise = {};
