@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/verify/slope.h"
+#include "core/base/slope.h"
 
 namespace whomap {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/verify/slope.h"
+#include "core/base/slope.h"
 
 #include <algorithm>
 #include <cmath>

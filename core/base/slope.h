@@ -31,7 +31,7 @@ constexpr std::size_t least_samples_for_slope = 6;
 /// zero only when every sample is above the one before.
 ///
 /// nullopt for fewer than least_samples_for_slope samples or when their times are not ascending. Time and
-/// memory grow with the square of the count: group first (see trend.cpp).
+/// memory grow with the square of the count: group first (see verify/trend.cpp).
 std::optional<Slope> theil_sen(const std::vector<Sample>& samples);
 
 }  // namespace whomap

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "core/verify/slope.h"
+#include "core/base/slope.h"
 
 namespace whomap {
 namespace {
