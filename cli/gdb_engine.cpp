@@ -45,16 +45,6 @@ std::optional<SupervisedStubs> put_stubs_in(const Plan& plan, const CommonOption
   return std::nullopt;
 }
 
-/// The plan without the sites that have a stub.
-Plan for_breakpoints(const Plan& plan, const StubState& state) {
-  Plan rest = plan;
-  for (const PlacedJump& jump : state.jumps) {
-    rest.sites[jump.site].watch = WatchKind::none;
-    rest.sites[jump.site].reason = "watched in its stub";
-  }
-  return rest;
-}
-
 }  // namespace
 
 Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& plan,
@@ -64,7 +54,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   if (!plugin) return tl::make_unexpected(plugin.error());
   if (const auto found = find_gdb(); !found) return tl::make_unexpected(found.error());
   auto stubs = with_stubs ? put_stubs_in(plan, common) : std::nullopt;
-  const Plan rest = stubs ? for_breakpoints(plan, stubs->installed().state) : plan;
+  const Plan rest = stubs ? without_stubs(plan, stubs->installed().state) : plan;
   const auto guard = CodeGuard::record(target.target, rest);
   if (!guard) return tl::make_unexpected(guard.error());
   auto channel = make_channel();

@@ -2,6 +2,8 @@
 // The module _whomap: what the plugin inside GDB needs of the core.
 #include <pybind11/pybind11.h>
 
+#include <sys/ptrace.h>
+
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -60,6 +62,15 @@ class Tracer {
   void arm_traps() const {
     if (stubs_ && set_traps(plan_.target.pid, *stubs_, true) != 0)
       throw std::runtime_error("the stubs could not be armed");
+  }
+  /// GDB asks the kernel for reports of vfork, and then stops all threads until the child is done. Without
+  /// ordinary breakpoints in its way the child needs nobody's care. All threads stand still.
+  void leave_vforks_alone() const {
+    if (!stubs_ || !target_) return;
+    // What GDB sets (linux-nat.c, linux_nat_ptrace_options), less PTRACE_O_TRACEVFORK and _TRACEVFORKDONE.
+    constexpr long options =
+        PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC;
+    for (const pid_t tid : target_->threads()) (void)::ptrace(PTRACE_SETOPTIONS, tid, nullptr, options);
   }
   void disarm_traps() const {
     if (stubs_) set_traps(plan_.target.pid, *stubs_, false);
@@ -126,6 +137,7 @@ PYBIND11_MODULE(_whomap, module) {
       .def("at_trap", &Tracer::at_trap)
       .def("use_stubs", &Tracer::use_stubs)
       .def("arm_traps", &Tracer::arm_traps)
+      .def("leave_vforks_alone", &Tracer::leave_vforks_alone)
       .def("disarm_traps", &Tracer::disarm_traps)
       .def("stopped_for", &Tracer::stopped_for)
       .def("busy_for", &Tracer::busy_for)

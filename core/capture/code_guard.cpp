@@ -76,7 +76,7 @@ Result<CodeGuard> CodeGuard::record(const Target& target, const Plan& plan) {
                 errno);
   const auto maps = read_maps(target.pid());
   if (!maps) return tl::make_unexpected(maps.error());
-  CodeGuard guard;
+  CodeGuard guard({});
   for (const std::uint64_t address : breakpoint_addresses(plan)) {
     const auto byte = byte_at(memory.get(), address);
     const Vma* const vma = find_vma(maps->vmas, address);

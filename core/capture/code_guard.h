@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.h"
@@ -15,10 +16,21 @@ namespace whomap {
 
 class CodeGuard {
  public:
+  struct Original {
+    std::uint64_t address;
+    std::uint8_t byte;
+    std::uint64_t inode;        ///< 0 for anonymous memory
+    std::uint64_t file_offset;  ///< of this byte
+  };
+
   /// Reads the byte at every address where the plan puts a breakpoint, and which file is mapped there. Call
   /// it before the breakpoints are set. Errors: process_ended or not_permitted when the memory cannot be
   /// read; plan_mismatch when nothing is mapped there; already_traced when a breakpoint (int3) is there.
   static Result<CodeGuard> record(const Target& target, const Plan& plan);
+
+  /// Of what was recorded before, by another process.
+  explicit CodeGuard(std::vector<Original> originals) : originals_(std::move(originals)) {}
+  [[nodiscard]] const std::vector<Original>& originals() const { return originals_; }
 
   struct Foreign {
     std::uint64_t address;
@@ -46,12 +58,6 @@ class CodeGuard {
   [[nodiscard]] Outcome restore(const Target& target, bool tracer_died) const;
 
  private:
-  struct Original {
-    std::uint64_t address;
-    std::uint8_t byte;
-    std::uint64_t inode;        ///< 0 for anonymous memory
-    std::uint64_t file_offset;  ///< of this byte
-  };
   std::vector<Original> originals_;
 };
 

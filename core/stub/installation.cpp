@@ -302,11 +302,24 @@ Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngi
     (void)save(draft->state);
     return tl::make_unexpected(done.error());
   }
-  if (auto saved = save(draft->state); !saved) {
+  // A debugger may set ordinary breakpoints at the other sites: what is there now, for repair.
+  const auto others = CodeGuard::record(target, without_stubs(plan, draft->state));
+  if (others) draft->state.breakpoints = others->originals();
+  const auto saved = others ? save(draft->state) : tl::make_unexpected(others.error());
+  if (!saved) {
     (void)remove_stubs(target, draft->state);
     return tl::make_unexpected(saved.error());
   }
   return Installed{std::move(draft->state), std::move(draft->left_out), stillness->nanoseconds()};
+}
+
+Plan without_stubs(const Plan& plan, const StubState& state) {
+  Plan rest = plan;
+  for (const PlacedJump& jump : state.jumps) {
+    rest.sites[jump.site].watch = WatchKind::none;
+    rest.sites[jump.site].reason = "watched in its stub";
+  }
+  return rest;
 }
 
 }  // namespace whomap

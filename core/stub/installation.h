@@ -33,4 +33,7 @@ struct Installed {
 /// output_unwritable when the state file cannot be written.
 Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine);
 
+/// The plan with only those sites watched that have no stub: for ordinary breakpoints.
+Plan without_stubs(const Plan& plan, const StubState& state);
+
 }  // namespace whomap

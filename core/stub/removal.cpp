@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/capture/code_guard.h"
 #include "core/process/memory.h"
 #include "core/process/own_memory.h"
 #include "core/stub/remote_call.h"
@@ -97,12 +98,16 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
         state.memory.erase(ring);
     }
   }
+  const CodeGuard::Outcome outcome = CodeGuard(state.breakpoints).take_out(target);
+  removed.restored += outcome.restored.size();
+  removed.failed.insert(removed.failed.end(), outcome.failed.begin(), outcome.failed.end());
   stillness->end();
   removed.stopped_ns = stillness->nanoseconds();
   for (const PlacedMemory& each : state.memory) removed.inert_bytes += each.size;
   if (removed.failed.empty() && own_state) {
     state.jumps.clear();
     state.traps.clear();
+    state.breakpoints.clear();
     if (auto saved = save(state); !saved) return tl::make_unexpected(saved.error());
   }
   return removed;
@@ -112,12 +117,19 @@ std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
   constexpr std::uint8_t int3 = 0xCC;
   constexpr std::uint8_t nop = 0x90;
   std::size_t failed = 0;
+  const std::uint32_t word = armed ? 1 : 0;
+  const auto set_word = [&] {
+    const auto bytes = std::span(reinterpret_cast<const std::uint8_t*>(&word), sizeof word);
+    if (state.armed_word != 0 && !write_memory(pid, state.armed_word, bytes)) ++failed;
+  };
+  if (!armed) set_word();  // one write stops them all
   for (const TrapPoint& trap : state.traps) {
     const auto now = read_bytes(pid, trap.address, 1);
     const std::uint8_t wanted = armed ? int3 : nop;
     if (now.empty() || (now[0] != int3 && now[0] != nop)) continue;
     if (now[0] != wanted && !write_memory(pid, trap.address, std::span(&wanted, 1))) ++failed;
   }
+  if (armed) set_word();
   return failed;
 }
 

@@ -72,6 +72,13 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
       !wiped)
     return tl::make_unexpected(wiped.error());
 
+  // What lies behind is kept: a child that was forked inside a record needs it. Another engine may have said
+  // otherwise.
+  if (auto kept = call("madvise", SYS_madvise,
+                       {control + WHOMAP_SETTINGS, data_size() - WHOMAP_SETTINGS, MADV_KEEPONFORK, 0, 0, 0});
+      !kept)
+    return tl::make_unexpected(kept.error());
+
   // rdtsc is fatal after prctl(PR_SET_TSC, PR_TSC_SIGSEGV) (man 2 PR_SET_TSC).
   const std::uint64_t answer = control + WHOMAP_SETTINGS;
   const auto asked = calls.call(SYS_prctl, {PR_GET_TSC, answer, 0, 0, 0, 0});

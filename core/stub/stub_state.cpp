@@ -63,7 +63,7 @@ ordered_json to_json(const StubState& state) {
   out["start_time"] = state.target.start_time;
   out["exe"] = json_text(state.target.exe);
   out["nonce"] = state.nonce;
-  for (const char* list : {"memory", "jumps", "traps"}) out[list] = ordered_json::array();
+  for (const char* list : {"memory", "jumps", "traps", "breakpoints"}) out[list] = ordered_json::array();
   for (const PlacedMemory& each : state.memory)
     out["memory"].push_back(
         {{"address", hex_string(each.address)}, {"size", each.size}, {"kind", each.kind}});
@@ -75,6 +75,12 @@ ordered_json to_json(const StubState& state) {
   for (const TrapPoint& each : state.traps)
     out["traps"].push_back(
         {{"address", hex_string(each.address)}, {"site", each.site}, {"number", each.number}});
+  for (const CodeGuard::Original& each : state.breakpoints)
+    out["breakpoints"].push_back({{"address", hex_string(each.address)},
+                                  {"original", each.byte},
+                                  {"inode", each.inode},
+                                  {"file_offset", each.file_offset}});
+  out["armed_word"] = hex_string(state.armed_word);
   out["data"] = hex_string(state.data);
   out["syscall_address"] = hex_string(state.syscall_address);
   out["trap_handler"] = hex_string(state.trap_handler);
@@ -106,6 +112,13 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
                              static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
                              each.integer("number")});
     });
+  if (problem.empty())
+    problem = for_each(fields, "breakpoints", [&](JsonFields& each) {
+      state.breakpoints.push_back({each.address("address"),
+                                   static_cast<std::uint8_t>(each.unsigned_integer("original", UINT8_MAX)),
+                                   each.unsigned_integer("inode"), each.unsigned_integer("file_offset")});
+    });
+  state.armed_word = fields.address("armed_word");
   state.data = fields.address("data");
   state.syscall_address = fields.address("syscall_address");
   state.trap_handler = fields.address("trap_handler");

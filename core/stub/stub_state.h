@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/capture/code_guard.h"
 #include "core/process/target.h"
 
 namespace whomap {
@@ -23,8 +24,8 @@ struct PlacedJump {
   std::vector<std::uint8_t> jump;
 };
 
-/// One byte in a stub that is a breakpoint (int3) while armed and does nothing (nop) else. It comes right
-/// after the stub's own `syscall`.
+/// One byte in a stub that is a breakpoint (int3) while armed and does nothing (nop) else. It comes after the
+/// stub's own `syscall`.
 struct TrapPoint {
   std::uint64_t address = 0;
   std::uint32_t site = 0;
@@ -44,6 +45,9 @@ struct StubState {
   std::vector<PlacedMemory> memory;
   std::vector<PlacedJump> jumps;
   std::vector<TrapPoint> traps;
+  /// What was at the places where the debugger sets ordinary breakpoints, for sites without a stub.
+  std::vector<CodeGuard::Original> breakpoints;
+  std::uint64_t armed_word = 0;          ///< 32 bits in our data, not 0 while the traps are armed
   std::uint64_t data = 0;                ///< the data area in use, one of `memory`
   std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
   std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none

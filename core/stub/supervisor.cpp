@@ -2,7 +2,9 @@
 #include "core/stub/supervisor.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,24 +104,61 @@ Removed removed_from(const json& message) {
   return removed;
 }
 
-bool is_traced(pid_t pid) {
+/// Who traces the process; 0: nobody.
+pid_t tracer_of(pid_t pid) {
   const auto status = read_status(pid);
-  return status && status->tracer_pid.value_or(0) != 0;
+  return status ? status->tracer_pid.value_or(0) : 0;
+}
+
+/// A killed debugger leaves behind the SIGSTOP with which it had stopped a thread or a new child. It shows
+/// when the thread gets to run.
+void resume_left_stopped(const Target& target, const StubState& state) {
+  const auto resume = [](const Target& process) {
+    const auto status = read_status(process.pid());
+    if (status && status->state == 'T' && status->tracer_pid.value_or(0) == 0)
+      ::syscall(SYS_pidfd_send_signal, process.pidfd(), SIGCONT, nullptr, 0);
+  };
+  resume(target);
+  for (const pid_t carrier : find_carriers(state))
+    if (const auto child = Target::open(carrier)) resume(*child);
 }
 
 /// Until an order comes, the other side is gone, or the target has ended. A debugger that dies leaves armed
-/// stubs behind; they are disarmed within some milliseconds.
+/// stubs behind, and stopped threads: they are disarmed at once.
 void wait_for_end(const Target& target, const StubState& state, const UniqueFd& channel) {
   constexpr int look_every_ms = 20;
-  bool was_traced = false;
+  constexpr int looks_after_death = 50;
+  pid_t tracer = 0;
+  UniqueFd tracer_fd;
+  int looks_left = 0;
   while (true) {
-    pollfd waiting[] = {{channel.get(), POLLIN, 0}, {target.pidfd(), POLLIN, 0}};
-    if (::poll(waiting, 2, state.traps.empty() ? -1 : look_every_ms) < 0 && errno != EINTR) return;
-    if (waiting[0].revents != 0 || waiting[1].revents != 0) return;
-    if (state.traps.empty()) continue;
-    const bool traced = is_traced(target.pid());
-    if (was_traced && !traced) set_traps(target.pid(), state, false);
-    was_traced = traced;
+    pollfd waiting[] = {
+        {channel.get(), POLLIN, 0}, {target.pidfd(), POLLIN, 0}, {tracer_fd.get(), POLLIN, 0}};
+    if (::poll(waiting, 3, look_every_ms) < 0 && errno != EINTR) return;
+    const bool tracer_died = waiting[2].revents != 0;
+    if (tracer_died) {
+      if (tracer_of(target.pid()) == 0) set_traps(target.pid(), state, false);
+      tracer_fd.reset();
+      looks_left = looks_after_death;
+    }
+    if (looks_left > 0) {
+      --looks_left;
+      resume_left_stopped(target, state);
+    }
+    if (waiting[0].revents != 0 || waiting[1].revents != 0) {
+      // What a debugger killed in this moment leaves shows a little later.
+      for (; looks_left > 0; --looks_left) {
+        pollfd ended{target.pidfd(), POLLIN, 0};
+        if (::poll(&ended, 1, look_every_ms) > 0) return;
+        resume_left_stopped(target, state);
+      }
+      return;
+    }
+    const pid_t now = tracer_of(target.pid());
+    if (now == tracer) continue;
+    if (tracer != 0 && now == 0) set_traps(target.pid(), state, false);
+    tracer = now;
+    tracer_fd = UniqueFd(now == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, now, 0)));
   }
 }
 
@@ -127,7 +166,7 @@ void wait_for_end(const Target& target, const StubState& state, const UniqueFd& 
 void wait_for_debugger(const Target& target) {
   constexpr std::uint64_t patience_ns = 90'000'000'000;
   const std::uint64_t deadline = monotonic_ns() + patience_ns;
-  while (is_traced(target.pid()) && monotonic_ns() < deadline) {
+  while (tracer_of(target.pid()) != 0 && monotonic_ns() < deadline) {
     pollfd ended{target.pidfd(), POLLIN, 0};
     if (::poll(&ended, 1, 10) > 0) return;
   }

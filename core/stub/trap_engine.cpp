@@ -48,13 +48,20 @@ Result<void> TrapEngine::begin(CodeBuffer& code, std::uint64_t data) {
   const std::size_t start = code.bytes().size();
   code.append({whomap_trap_template, whomap_trap_template_end});
   code.write64(start + static_cast<std::size_t>(whomap_trap_data - whomap_trap_template), data);
+  armed_word_ = data + page_size_;
   return {};
 }
 
 Result<void> TrapEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) {
   constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
+  constexpr std::array<std::uint8_t, 10> load_address{0x48, 0xB9};            // movabs $armed_word,%rcx
+  constexpr std::array<std::uint8_t, 5> pass_unless_armed{0x8B, 0x09,         // mov (%rcx),%ecx
+                                                          0x67, 0xE3, 0x01};  // jecxz behind the int3
   constexpr std::array<std::uint8_t, 1> nop{0x90};
   code.append(system_call);
+  code.append(load_address);
+  code.write64(code.bytes().size() - sizeof(std::uint64_t), armed_word_);
+  code.append(pass_unless_armed);
   traps_.push_back({code.here(), site, number});
   code.append(nop);
   return {};
@@ -67,6 +74,10 @@ Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   // Children that are forked need the handler's data as well.
   const auto kept = calls.call(SYS_madvise, {data, page_size_, MADV_KEEPONFORK, 0, 0, 0});
   if (!kept) return tl::make_unexpected(kept.error());
+  const auto wiped = calls.call(SYS_madvise, {data + page_size_, page_size_, MADV_WIPEONFORK, 0, 0, 0});
+  if (!wiped) return tl::make_unexpected(wiped.error());
+  if (*wiped != 0) return call_failed("madvise(MADV_WIPEONFORK)", *wiped);
+  state.armed_word = data + page_size_;
 
   const std::uint64_t scratch = data + page_size_ / 2;
   const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});

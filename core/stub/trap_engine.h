@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hand-over by a breakpoint of the stub's own, right after its `syscall`: an int3 while armed, a nop else.
-// GDB takes an int3 that is in the code already as a permanent breakpoint, and goes on behind it without a
-// single step.
+// Hand-over by a breakpoint of the stub's own, after its `syscall`: an int3 while armed, a nop else, and
+// passed only while a word in the target's memory says so. That word is 0 in every forked child
+// (MADV_WIPEONFORK): nobody traces it there, and with SIGTRAP blocked it would die of the int3. GDB takes an
+// int3 that is in the code already as a permanent breakpoint, and goes on behind it without a single step.
 #pragma once
 
 #include "core/stub/engine.h"
@@ -12,7 +13,8 @@ class TrapEngine : public StubEngine {
  public:
   explicit TrapEngine(std::uint64_t page_size) : page_size_(page_size) {}
 
-  [[nodiscard]] std::uint64_t data_size() const override { return page_size_; }
+  /// A page for the handler, and one for the word.
+  [[nodiscard]] std::uint64_t data_size() const override { return 2 * page_size_; }
   Result<void> begin(CodeBuffer& code, std::uint64_t data) override;
   Result<void> emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) override;
   /// Installs a SIGTRAP handler, which lets a thread go on that meets an int3 of ours when no tracer is
@@ -23,6 +25,7 @@ class TrapEngine : public StubEngine {
 
  private:
   std::uint64_t page_size_;
+  std::uint64_t armed_word_ = 0;
   std::vector<TrapPoint> traps_;
 };
 

@@ -96,6 +96,7 @@ class Session:
         # The int3 comes first: GDB then takes each for a permanent breakpoint, that it has neither to write nor to
         # step over.
         self.tracer.arm_traps()
+        self.tracer.leave_vforks_alone()
         self.breakpoints = breakpoints.set_planned(self.plan, self.tracer, self.failures)
         if self.stubs:
             self.breakpoints += breakpoints.set_traps(self.stubs, self.tracer, self.failures)

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("WHOMAP_BUILD", ROOT / "build"))
 WHOMAP = BUILD / "whomap"
 EXAMPLES = BUILD / "examples"
-PATIENCE = 60  # seconds; a bound for what should take one
+PATIENCE = int(os.environ.get("PATIENCE", 60))  # seconds; a bound for what should take one
 
 
 def wait_until(condition, what):

@@ -243,7 +243,8 @@ static int allow_only_known_calls(void) {
   filter[length + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
   filter[length + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   const struct sock_fprog rules = {length + 3, filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &rules) == 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && 
+         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &rules) == 0;
 }
 
 static unsigned long hooked;
@@ -300,8 +301,8 @@ int main(int argc, char **argv) {
     return 0;
   }
   setvbuf(stdout, malloc(4096), _IOFBF, 4096);
-  if (!strcmp(mode, "seccomp") && !allow_only_known_calls()) return 1;
   start_threads();
+  if (!strcmp(mode, "seccomp") && !allow_only_known_calls()) return 1;
   puts("ready");
   fflush(stdout);
   pid_t child = 0;
