@@ -110,13 +110,14 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto shape = answer_shape(line.get<std::string>("format"), {AnswerShape::text, AnswerShape::json});
   if (!shape) return report_usage("doctor", shape.error().happened);
   Examination found;
+  bool gdb_needed = true;
   if (line.has("pid")) {
     const auto pid = parse_pid(line.get<std::string>("pid"));
     if (!pid) return report_usage("doctor", pid.error());
     found.pid = *pid;
-    found.process = examine_process(*pid);
+    found.process = examine_process(*pid, gdb_needed);
   }
-  found.machine = examine_machine();
+  found.machine = examine_machine(gdb_needed);
   const std::string& output = line.get<std::string>("output");
   const bool color = output == "-" && line.common().use_color(STDOUT_FILENO);
   const auto wrote =

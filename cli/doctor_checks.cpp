@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/probe_engine.h"
 #include "core/base/files.h"
 #include "core/elf/module_map.h"
 #include "core/match/quantity.h"
@@ -63,8 +64,11 @@ Finding kernel() {
   return good("kernel", fmt::format("Linux {}", name.release));
 }
 
-Finding gdb() {
+Finding gdb(bool needed) {
   const auto facts = examine_gdb();
+  if (!facts && !needed)
+    return warning("gdb", to_line({facts.error().code, facts.error().happened, {}, facts.error().os_error}),
+                   "the probe engine watches this process without it");
   if (!facts) return problem("gdb", facts.error());
   return good("gdb", fmt::format("GDB {} with Python {} ({}) loads the plugin", facts->version, facts->python,
                                  facts->path));
@@ -134,7 +138,7 @@ Finding access(const Target& target) {
   return good("access", "the kernel allows an attach");
 }
 
-Finding sites(const Target& target, const VmaList& maps) {
+Finding sites(const Target& target, const VmaList& maps, bool& gdb_needed) {
   ModuleMap modules;
   modules.update(target, maps.vmas);
   const auto plan = make_plan(target, modules, {});
@@ -144,9 +148,14 @@ Finding sites(const Target& target, const VmaList& maps) {
   if (watched == 0)
     return warning("sites", "no instruction was found that maps memory and can be watched",
                    "see whomap plan, which says why");
-  return good("sites", fmt::format("{} that map memory, {} of them can be watched",
+  const std::size_t without = sites_without_stub(*plan).size();
+  gdb_needed = without > 0;
+  const std::string how =
+      gdb_needed ? fmt::format("{} of these by GDB only, there is no room for a stub", count_text(without))
+                 : "all of these by the probe engine";
+  return good("sites", fmt::format("{} that map memory, {} of them can be watched, {}",
                                    count_text(plan->sites.size(), "instruction"),
-                                   count_text(static_cast<std::uint64_t>(watched))));
+                                   count_text(static_cast<std::uint64_t>(watched)), how));
 }
 
 Finding seccomp(const Target& target) {
@@ -190,11 +199,11 @@ Finding left_over(const Target& target) {
 
 }  // namespace
 
-std::vector<Finding> examine_machine() {
-  return {kernel(), gdb(), permission(), counters(), state_files(), room()};
+std::vector<Finding> examine_machine(bool gdb_needed) {
+  return {kernel(), gdb(gdb_needed), permission(), counters(), state_files(), room()};
 }
 
-std::vector<Finding> examine_process(pid_t pid) {
+std::vector<Finding> examine_process(pid_t pid, bool& gdb_needed) {
   const auto target = Target::open(pid);
   if (!target) return {problem("process", target.error())};
   std::vector<Finding> findings{
@@ -207,8 +216,8 @@ std::vector<Finding> examine_process(pid_t pid) {
     findings.push_back(problem("mappings", maps.error()));
     return findings;
   }
-  for (Finding& each : std::vector{sites(*target, *maps), seccomp(*target), waiting_calls(*target),
-                                   mappings(*maps), left_over(*target)})
+  for (Finding& each : std::vector{sites(*target, *maps, gdb_needed), seccomp(*target),
+                                   waiting_calls(*target), mappings(*maps), left_over(*target)})
     findings.push_back(std::move(each));
   return findings;
 }

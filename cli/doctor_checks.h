@@ -25,10 +25,11 @@ struct Finding {
 };
 
 /// The machine, whatever is to be traced. Starts GDB on nothing, and creates the folder for state files if it
-/// is not there.
-std::vector<Finding> examine_machine();
+/// is not there. Without `gdb_needed` a missing GDB is a warning.
+std::vector<Finding> examine_machine(bool gdb_needed);
 
-/// The process, which is neither stopped nor attached to.
-std::vector<Finding> examine_process(pid_t pid);
+/// The process, which is neither stopped nor attached to. `gdb_needed` becomes false when the probe engine,
+/// which needs none, can watch all its sites.
+std::vector<Finding> examine_process(pid_t pid, bool& gdb_needed);
 
 }  // namespace whomap::cli

@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/live.h"
+#include "cli/probe_engine.h"
 #include "core/base/files.h"
-#include "core/process/permission.h"
-#include "core/process/target.h"
 #include "gdb_plugin/gdb_process.h"
 
 namespace whomap::cli {
@@ -48,14 +48,14 @@ std::string last_line_of(const std::string& path) {
 }  // namespace
 
 std::optional<Error> EffectTrace::obstacle(std::optional<pid_t> pid) {
+  if (!pid) return std::nullopt;
   std::optional<Error> reason;
-  if (const auto gdb = find_gdb(); !gdb) reason = gdb.error();
-  if (!reason && pid) {
-    const auto target = Target::open(*pid);
-    if (target)
-      reason = attach_obstacle(read_access_facts(*target));
-    else
-      reason = target.error();
+  if (const auto target = open_target(*pid); !target) {
+    reason = target.error();
+  } else if (const auto plan = plan_for(*target, {}, {}); !plan) {
+    reason = plan.error();
+  } else if (!sites_without_stub(*plan).empty()) {  // these take GDB
+    if (const auto gdb = find_gdb(); !gdb) reason = gdb.error();
   }
   if (reason) reason->happened = "--gone and --present need a trace: " + reason->happened;
   return reason;

@@ -99,6 +99,17 @@ def test_a_gdb_that_is_missing_or_broken_is_status_5(gdb, words):
     assert problem["check"] == "gdb" and words in problem["text"] and problem["remedy"]
 
 
+def test_a_process_with_room_for_stubs_needs_no_gdb(waiter):
+    process = waiter("plain", "none")
+    report = examine("-p", process.pid)
+    (sites,) = [each for each in report["process"]["findings"] if each["check"] == "sites"]
+    without = examine("-p", process.pid, env={"WHOMAP_GDB": "/nonexistent/gdb"})
+    if "all of these by the probe engine" in sites["text"]:
+        assert without["can_trace"] and states(without["machine"])["gdb"] == "warning"
+    else:
+        assert without["exit_status"] == 5 and "GDB only" in sites["text"]
+
+
 def test_a_gdb_without_python_or_without_the_plugin_is_named(tmp_path):
     for name, script, words in (("silent", "#!/bin/sh\necho whomap-runs\n", "no Python"),
                                 ("other", "#!/bin/sh\necho whomap-runs whomap-facts 13.1 3.9.1\n", "does not load")):
