@@ -89,7 +89,7 @@ void Ledger::apply_if_free(const CallEvent& call, std::uint32_t stack) {
 
 bool Ledger::owned(AddressRange range) const {
   const auto after = live_.lower_bound(range.end);
-  return after != live_.begin() && intervals_[std::prev(after)->second].range.end > range.start;
+  return after != live_.begin() && std::prev(after)->second.end > range.start;
 }
 
 void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
@@ -179,7 +179,7 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
 /// Nothing but the heap lies below the break it had: a brk that would unmap an mmap is another call's result.
 bool Ledger::owns_mapping_between(std::uint64_t start, std::uint64_t end) const {
   for (auto at = live_.lower_bound(start); at != live_.end() && at->first < end; ++at)
-    if (intervals_[at->second].number != nr_brk) return true;
+    if (intervals_[at->second.at].number != nr_brk) return true;
   return false;
 }
 
@@ -260,10 +260,10 @@ Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
     at = at->second.since_ns <= call.enter_ns ? unsized_.erase(at) : std::next(at);
 
   auto at = live_.upper_bound(range.start);
-  if (at != live_.begin() && intervals_[std::prev(at)->second].range.end > range.start) --at;
+  if (at != live_.begin() && std::prev(at)->second.end > range.start) --at;
   std::optional<LiveInterval> rest;  // of the last one; inserting moves what `at` points to
   while (at != live_.end() && at->first < range.end) {
-    LiveInterval& owner = intervals_[at->second];
+    LiveInterval& owner = intervals_[at->second.at];
     if (owner.since_ns > call.enter_ns) {  // rule 2
       ++counts_.spared;
       ++at;
@@ -274,10 +274,10 @@ Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
     taken.push_back(with_range(owner, gone));
     if (whole.end > gone.end) rest = with_range(owner, {gone.end, whole.end});
     if (whole.start < gone.start) {
-      owner.range.end = gone.start;
+      owner.range.end = at->second.end = gone.start;
       ++at;
     } else {
-      free_slots_.push_back(at->second);
+      free_slots_.push_back(at->second.at);
       at = live_.erase(at);
     }
   }
@@ -287,19 +287,20 @@ Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
 
 void Ledger::insert(const LiveInterval& interval) {
   if (free_slots_.empty()) {
-    live_.emplace(interval.range.start, static_cast<std::uint32_t>(intervals_.size()));
+    live_.emplace(interval.range.start,
+                  Slot{interval.range.end, static_cast<std::uint32_t>(intervals_.size())});
     intervals_.push_back(interval);
     return;
   }
   const std::uint32_t slot = free_slots_.back();
   free_slots_.pop_back();
   intervals_[slot] = interval;
-  live_.emplace(interval.range.start, slot);
+  live_.emplace(interval.range.start, Slot{interval.range.end, slot});
 }
 
 std::map<std::uint64_t, LiveInterval> Ledger::live() const {
   std::map<std::uint64_t, LiveInterval> live;
-  for (const auto& [start, slot] : live_) live.emplace_hint(live.end(), start, intervals_[slot]);
+  for (const auto& [start, slot] : live_) live.emplace_hint(live.end(), start, intervals_[slot.at]);
   return live;
 }
 

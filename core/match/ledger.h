@@ -80,6 +80,10 @@ class Ledger {
     pid_t by = 0;
   };
   using Pieces = std::vector<LiveInterval>;
+  struct Slot {
+    std::uint64_t end = 0;  ///< that of the interval, at hand for looking around
+    std::uint32_t at = 0;   ///< index in intervals_
+  };
 
   void apply_mmap(const CallEvent& call, std::uint32_t stack);
   void apply_munmap(const CallEvent& call);
@@ -114,7 +118,7 @@ class Ledger {
   /// Live intervals by start address, as indices into intervals_. A B-tree of small entries: with 100,000 of
   /// them a look-up in a std::map waits for memory at every other of its 17 levels, and that was half of the
   /// time of a match.
-  absl::btree_map<std::uint64_t, std::uint32_t> live_;
+  absl::btree_map<std::uint64_t, Slot> live_;
   std::vector<LiveInterval> intervals_;
   std::vector<std::uint32_t> free_slots_;  ///< of intervals_
   std::map<std::uint64_t, LiveInterval> unsized_;

@@ -33,13 +33,28 @@ struct RowKeyHash {
   }
 };
 
-struct RowCounts {
+class RowCounts {
+ public:
   std::uint64_t count = 0, failed = 0;
   std::uint64_t mapped_bytes = 0, unmapped_bytes = 0;
   std::uint64_t first_ns = std::numeric_limits<std::uint64_t>::max(), last_ns = 0;
   std::uint32_t site = 0;
   pid_t last_tid = -1;
-  std::vector<pid_t> threads;  ///< ascending
+
+  /// Cheap for the few threads of most rows, and no worse than n log n for any number of them.
+  void add_thread(pid_t tid) {
+    threads_.push_back(tid);
+    if (threads_.size() >= compact_at_) compact_at_ = std::max<std::size_t>(1024, 2 * thread_count());
+  }
+  std::size_t thread_count() {
+    std::sort(threads_.begin(), threads_.end());
+    threads_.erase(std::unique(threads_.begin(), threads_.end()), threads_.end());
+    return threads_.size();
+  }
+
+ private:
+  std::vector<pid_t> threads_;  ///< with repetitions
+  std::size_t compact_at_ = 1024;
 };
 
 /// Programs are loaded at random addresses: two processes have in common what the kernel maps for all, or
@@ -165,8 +180,7 @@ class Matcher {
     row.last_ns = std::max(row.last_ns, call.exit_ns);
     if (call.tid != row.last_tid) {
       row.last_tid = call.tid;
-      const auto place = std::lower_bound(row.threads.begin(), row.threads.end(), call.tid);
-      if (place == row.threads.end() || *place != call.tid) row.threads.insert(place, call.tid);
+      row.add_thread(call.tid);
     }
     // A raw brk that fails returns the break as it was (man 2 brk).
     const bool failed = call.number == nr_brk ? call.arguments[0] != 0 && call.result != call.arguments[0]
@@ -249,7 +263,7 @@ class Matcher {
     row.unmapped_bytes = counts.unmapped_bytes;
     row.first_ns = counts.first_ns;
     row.last_ns = counts.last_ns;
-    row.threads = counts.threads.size();
+    row.threads = RowCounts(counts).thread_count();
     if (const auto found = attribution.rows.find(key); found != attribution.rows.end()) {
       const RowGrowth& growth = found->second;
       row.live_bytes = growth.live_bytes;

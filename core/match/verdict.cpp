@@ -460,7 +460,8 @@ std::string stack_class(const StackAnswer& row, double seconds) {
 void judge(Answer& answer, const Attribution& attribution) {
   for (StackAnswer& row : answer.stacks) {
     row.culprit = find_culprit(row.stack, makes_mappings(row.syscall));
-    row.verdict = stack_class(row, answer.seconds);
+    // Without growth nothing can be said of a stack's either.
+    if (answer.growth.known) row.verdict = stack_class(row, answer.seconds);
   }
   if (!answer.growth.known)
     judge_without_growth(answer);

@@ -102,6 +102,10 @@ bool write_trace(const std::string& path, std::uint64_t events, std::uint64_t li
   return writer->end(totals).has_value();
 }
 
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
 struct Measured {
   double seconds = 0;
   double processor_seconds = 0;  ///< on a machine that does other things too, these say more
@@ -122,27 +126,31 @@ Measured measure(const std::string& path) {
     std::fprintf(stderr, "match_rate: the match failed\n");
     std::exit(1);
   }
-  const auto seconds_of = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
   return {seconds_since(begin), seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
           static_cast<double>(usage.ru_maxrss) / 1024};
 }
 
-/// Seconds that perf script takes for an event.
+double processor_seconds_of_children() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+}
+
+/// Seconds of processor time that perf script takes for an event.
 double perf_seconds(const std::string& data) {
   const std::string command = "perf script -i '" + data + "' 2>/dev/null | grep -c ' syscalls:sys_'";
   const auto begin = Clock::now();
+  const double before = processor_seconds_of_children();
   FILE* const output = ::popen(command.c_str(), "r");
   if (output == nullptr) return 0;
   unsigned long events = 0;
   const bool read = std::fscanf(output, "%lu", &events) == 1;
   ::pclose(output);
-  const double seconds = seconds_since(begin);
+  const double spent = processor_seconds_of_children() - before;
   if (!read || events == 0) return 0;
-  std::printf("perf script: %lu events in %.1f s, %.0f events/s\n", events, seconds,
-              static_cast<double>(events) / seconds);
-  return seconds / static_cast<double>(events);
+  std::printf("perf script: %lu events: %.2f s (%.2f s of processor time)\n", events, seconds_since(begin),
+              spent);
+  return spent / static_cast<double>(events);
 }
 
 }  // namespace
@@ -166,13 +174,13 @@ int main(int count, char** arguments) {
       return 1;
     }
     const Measured measured = measure(path);
-    per_event = measured.seconds / static_cast<double>(events);
+    per_event = measured.processor_seconds / static_cast<double>(events);
     std::printf("match: %lu events, %lu live intervals: %.2f s (%.2f s of processor time), peak %.0f MB\n",
                 events, live, measured.seconds, measured.processor_seconds, measured.megabytes);
   }
   ::unlink(path.c_str());
   if (count > 3)
     if (const double perf = perf_seconds(arguments[3]); perf > 0)
-      std::printf("match is %.0f times as fast as perf script, per event\n", perf / per_event);
+      std::printf("match takes a %.0fth of the processor time of perf script, per event\n", perf / per_event);
   return 0;
 }

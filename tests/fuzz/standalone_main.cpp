@@ -33,6 +33,9 @@ std::vector<std::uint8_t> content_of(const char* path) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Bytes that mean something in logs.
+constexpr std::string_view likely = "0\n\t (){}[]<>\"',:=-+x#|/";
+
 /// A piece of a file with some bytes changed, and pieces cut out, doubled and moved.
 std::vector<std::uint8_t> mutated(const std::vector<std::vector<std::uint8_t>>& files,
                                   std::mt19937_64& random) {
@@ -50,7 +53,7 @@ std::vector<std::uint8_t> mutated(const std::vector<std::vector<std::uint8_t>>& 
     const std::vector<std::uint8_t> piece(at(input, from), at(input, from + size));
     switch (random() % 5) {
       case 0: input[from] = static_cast<std::uint8_t>(random()); break;
-      case 1: input[from] = static_cast<std::uint8_t>("0\n\t (){}[]<>\"',:=-+x#|/"[random() % 25]); break;
+      case 1: input[from] = static_cast<std::uint8_t>(likely[random() % likely.size()]); break;
       case 2: input.erase(at(input, from), at(input, from + size)); break;
       case 3: input.insert(at(input, random() % (input.size() + 1)), piece.begin(), piece.end()); break;
       default: input.insert(at(input, from), static_cast<std::uint8_t>('0' + random() % 10)); break;
