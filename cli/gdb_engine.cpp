@@ -70,9 +70,11 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   if (!gdb) return tl::make_unexpected(gdb.error());
 
   bool gdb_ended_well = false;
+  RecordingOptions options = recording;
+  if (stubs) options.own_memory = own_memory(*stubs);
   CollectorChannel source(std::move(channel->collector));
   auto result =
-      record(target.target, plan, source, recording, progress_printer(common, recording.seconds), [&](bool) {
+      record(target.target, plan, source, options, progress_printer(common, recording.seconds), [&](bool) {
         constexpr double patience_seconds = 10;
         const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
         const auto status = gdb->status();

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/stub_outcome.h"
 #include "core/capture/ring_source.h"
+#include "core/process/hit_counter.h"
 
 namespace whomap::cli {
 namespace {
@@ -30,7 +32,61 @@ RingSourceOptions source_options(const SupervisedStubs& stubs) {
   return options;
 }
 
+/// Sites that cannot have a stub: whether one of them was passed during the trace is counted by debug
+/// registers, as far as there are any. Nearly always none was, and then nothing is missing.
+class UnwatchedSites {
+ public:
+  UnwatchedSites(const Target& target, const Plan& plan, const std::vector<SiteWithoutStub>& sites) {
+    allow_many_descriptors();
+    for (const SiteWithoutStub& each : sites) {
+      Unwatched unwatched{describe(plan.sites[each.site], each.reason), std::nullopt};
+      if (counted_ < HitCounter::most_at_once)
+        if (auto counter = HitCounter::open(target, plan.sites[each.site].syscall_address)) {
+          counter->enable(true);
+          unwatched.counter = std::move(*counter);
+          ++counted_;
+        }
+      sites_.push_back(std::move(unwatched));
+    }
+  }
+
+  [[nodiscard]] std::vector<std::string> notes() const {
+    std::vector<std::string> lines;
+    for (const Unwatched& each : sites_) {
+      if (!each.counter) {
+        lines.push_back("not watched: " + each.text);
+        continue;
+      }
+      if (const std::uint64_t hits = each.counter->read(); hits != 0)
+        lines.push_back(
+            fmt::format("not watched, and passed {} times with calls of any kind: {}", hits, each.text));
+    }
+    if (lines.empty() && !sites_.empty())
+      lines.push_back(fmt::format(
+          "{} sites have no stub, and none of them was passed (counted by debug registers)", sites_.size()));
+    return lines;
+  }
+
+ private:
+  struct Unwatched {
+    std::string text;
+    std::optional<HitCounter> counter;
+  };
+  std::vector<Unwatched> sites_;
+  std::size_t counted_ = 0;
+};
+
 }  // namespace
+
+bool probe_sees_everything(const Plan& plan) {
+  std::size_t without = 0;
+  for (const Site& site : plan.sites) {
+    if (site.watch == WatchKind::none || site.stub.possible) continue;
+    if (site.kind != NumberKind::variable) return false;
+    ++without;
+  }
+  return without <= HitCounter::most_at_once;
+}
 
 std::vector<std::string> sites_without_stub(const Plan& plan) {
   std::vector<std::string> lines;
@@ -46,17 +102,19 @@ Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& p
   if (!stubs) return tl::make_unexpected(stubs.error());
   RecordingOptions options = recording;
   options.engine = "probe";
-  for (const SiteWithoutStub& each : stubs->installed().left_out) {
-    options.notes.push_back("not watched: " + describe(plan.sites[each.site], each.reason));
-    if (common.verbose) say(common, options.notes.back());
-  }
+  options.own_memory = own_memory(*stubs);
+  const UnwatchedSites unwatched(target.target, plan, stubs->installed().left_out);
   auto source = RingSource::open(target.target, plan, stubs->take_ring(), source_options(*stubs));
   if (!source) {
     (void)remove_and_report(*stubs, common);
     return tl::make_unexpected(source.error());
   }
-  auto result = record(target.target, plan, **source, options, progress_printer(common, recording.seconds),
-                       [&](bool) { return remove_and_report(*stubs, common); });
+  auto result =
+      record(target.target, plan, **source, options, progress_printer(common, recording.seconds), [&](bool) {
+        StopTimes stops = remove_and_report(*stubs, common);
+        stops.notes = unwatched.notes();
+        return stops;
+      });
   if (!result) return result;
   if (!result->armed) {
     if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing

@@ -16,6 +16,10 @@ namespace whomap::cli {
 Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& plan,
                                          const RecordingOptions& recording, const CommonOptions& common);
 
+/// Has every site a stub, but for some whose number is only known at run time, few enough for debug registers
+/// to tell whether they were passed at all?
+bool probe_sees_everything(const Plan& plan);
+
 /// Watched sites that cannot have a stub, as one line of text each.
 std::vector<std::string> sites_without_stub(const Plan& plan);
 

@@ -12,6 +12,13 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
   return SupervisedStubs::start(std::filesystem::read_symlink("/proc/self/exe").string(), plan, engine);
 }
 
+std::vector<AddressRange> own_memory(const SupervisedStubs& stubs) {
+  std::vector<AddressRange> ranges;
+  for (const PlacedMemory& each : stubs.installed().state.memory)
+    ranges.push_back({each.address, each.address + each.size});
+  return ranges;
+}
+
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common) {
   StopTimes stops;
   const auto add = [&](std::uint64_t nanoseconds) {

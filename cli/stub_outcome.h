@@ -11,6 +11,9 @@ namespace whomap::cli {
 /// This program itself supervises, as another process.
 Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine);
 
+/// What of the target's memory is theirs.
+std::vector<AddressRange> own_memory(const SupervisedStubs& stubs);
+
 /// Takes them out, says what could not be undone, and returns how long the target stood still for both.
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common);
 

@@ -64,18 +64,17 @@ void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
             target.target.pid()));
 }
 
-/// `auto` is probe where every watched site can have a stub, and where stubs can be put in, else gdb.
+/// `auto` is probe where that misses nothing and stubs can be put in, else gdb.
 Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
                                 const TraceOptions& options, const CommonOptions& common) {
   if (options.engine == "probe") return trace_with_probe(target, plan, recording, common);
   if (options.engine == "auto" && !options.no_stubs) {
-    const std::vector<std::string> without = sites_without_stub(plan);
-    if (without.empty()) {
+    if (probe_sees_everything(plan)) {
       auto result = trace_with_probe(target, plan, recording, common);
       if (result || result.error().code != ErrorCode::unsupported_target) return result;
       say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
     } else if (common.verbose) {
-      for (const std::string& each : without) say(common, "no stub at " + each);
+      for (const std::string& each : sites_without_stub(plan)) say(common, "no stub at " + each);
     }
   }
   return trace_with_gdb(target, plan, recording, !options.no_stubs, common);

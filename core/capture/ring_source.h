@@ -73,7 +73,7 @@ class RingSource : public CaptureSource {
   std::uint64_t next_refresh_ns_ = 0;
   std::uint64_t unknown_stacks_ = 0;  ///< since the last refresh
   std::size_t unlisted_ranges_ = 0;
-  std::uint64_t busy_ns_ = 0;
+  double busy_ns_ = 0;  ///< of the target's threads, estimated
   bool said_armed_ = false, ending_ = false, said_finished_ = false, wrote_ = true;
 };
 

@@ -100,6 +100,20 @@ Result<Snapshot> take(const Target& target, bool with_smaps) {
 
 }  // namespace
 
+void leave_out(Snapshot& snapshot, std::span<const AddressRange> own) {
+  const auto subtract = [](std::optional<std::uint64_t>& from, std::optional<std::uint64_t> what) {
+    if (from && what) *from -= std::min(*from, *what);
+  };
+  std::erase_if(snapshot.regions, [&](const Region& region) {
+    const bool is_own = std::any_of(own.begin(), own.end(), [&](const AddressRange& each) {
+      return region.vma.start >= each.start && region.vma.end <= each.end;
+    });
+    if (is_own)
+      subtract(region.vma.shared ? snapshot.totals.rss_shmem : snapshot.totals.rss_anon, region.rss);
+    return is_own;
+  });
+}
+
 Result<Snapshot> take_snapshot(const Target& target) {
   return take(target, true);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ Result<Snapshot> take_mapping_snapshot(const Target& target);
 /// the first ones: a page costs the reader 8 bytes, and the target its mmap lock for as long. Errors: those
 /// of PageMap::open.
 Result<void> add_resident_pages(const Target& target, const Snapshot& before, Snapshot& after);
+
+/// Takes memory of the tracer's own out: regions that lie in `own`, and what is resident of them from the
+/// totals.
+void leave_out(Snapshot& snapshot, std::span<const AddressRange> own);
 
 /// From the saved text of /proc/PID/maps or /proc/PID/smaps; time_ns and totals stay unknown.
 Snapshot snapshot_from_text(std::string_view text);

@@ -82,6 +82,13 @@ class TextReport {
     const TraceEnd& totals = answer_.totals;
     if (!totals.predicted_slowdown || totals.hits == 0 || answer_.seconds <= 0) return;
     const double paused = *totals.predicted_slowdown * answer_.seconds;
+    if (answer_.header.engine == "probe")
+      return fact(
+          "cost",
+          fmt::format("nothing was stopped; {} at about {:.1f} us each, estimated from their stacks: "
+                      "{:.2f} s of the {}",
+                      count_text(totals.hits, "record"), paused * 1e6 / static_cast<double>(totals.hits),
+                      paused, seconds_text(answer_.seconds)));
     fact("cost", fmt::format("{} of one thread each, about {:.0f} us: {:.2f} s of the {}",
                              count_text(totals.hits, "stop"), paused * 1e6 / static_cast<double>(totals.hits),
                              paused, seconds_text(answer_.seconds)));

@@ -80,6 +80,7 @@ class Recorder {
     const auto let_go = std::exchange(let_go_, nullptr);
     if (!let_go) return;
     const StopTimes stops = let_go(result_.engine_finished);
+    for (const std::string& text : stops.notes) note(text);
     if (stops.total_ns == 0) return;
     TraceEnd& totals = result_.end;
     totals.stopped_ms = totals.stopped_ms.value_or(0) + static_cast<double>(stops.total_ns) / ns_per_ms;
@@ -144,7 +145,7 @@ class Recorder {
     result_.armed = true;
     begin_ = Clock::now();
     // Read when the sites are watched already: whatever is newer than this snapshot was captured.
-    if (auto snapshot = take_snapshot(target_)) {
+    if (auto snapshot = look(take_snapshot)) {
       keep(writer_.snapshot(*snapshot));
       first_ = std::move(*snapshot);
     } else {
@@ -198,10 +199,16 @@ class Recorder {
       begin_letting_go("hits");
   }
 
+  Result<Snapshot> look(Result<Snapshot> (*read)(const Target&)) const {
+    auto snapshot = read(target_);
+    if (snapshot) leave_out(*snapshot, options_.own_memory);
+    return snapshot;
+  }
+
   /// Kept in case the target ends: then there is nothing left to read.
   void take_rolling_snapshot() {
     const auto begin = Clock::now();
-    if (auto snapshot = take_mapping_snapshot(target_)) rolling_ = std::move(*snapshot);
+    if (auto snapshot = look(take_mapping_snapshot)) rolling_ = std::move(*snapshot);
     const auto cost = Clock::now() - begin;
     constexpr int cost_share = 100;  // of the time goes into this at most
     next_rolling_ = Clock::now() + std::max<Clock::duration>(std::chrono::seconds(1), cost * cost_share);
@@ -210,7 +217,7 @@ class Recorder {
   void take_last_snapshot() {
     result_.end.end_ns = monotonic_ns();
     if (auto snapshot =
-            target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : take_snapshot(target_)) {
+            target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : look(take_snapshot)) {
       if (first_)
         if (const auto added = add_resident_pages(target_, *first_, *snapshot); !added)
           note("which pages are in memory is not known: " + to_line(added.error()));

@@ -13,6 +13,7 @@
 #include "core/capture/capture_source.h"
 #include "core/plan/plan.h"
 #include "core/process/target.h"
+#include "core/process/vma.h"
 #include "core/trace/records.h"
 
 namespace whomap {
@@ -23,15 +24,17 @@ struct RecordingOptions {
   std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";
-  std::vector<std::string> notes;  ///< about the engine, for the trace file
-  int interrupt_fd = -1;         ///< becomes readable when the user wants the end
-  double patience_seconds = 20;  ///< for the engine to arm, and later to let go
+  std::vector<AddressRange> own_memory;  ///< of the engine, in the target: no growth of its
+  std::vector<std::string> notes;        ///< about the engine, for the trace file
+  int interrupt_fd = -1;                 ///< becomes readable when the user wants the end
+  double patience_seconds = 20;          ///< for the engine to arm, and later to let go
 };
 
 /// How long all threads of the target stood still outside the engine's own count.
 struct StopTimes {
   std::uint64_t total_ns = 0;
   std::uint64_t longest_ns = 0;
+  std::vector<std::string> notes = {};  ///< what the engine has to say at its end
 };
 
 struct RecordingProgress {
