@@ -34,8 +34,9 @@ std::string_view without_offset(std::string_view symbol, std::uint64_t& offset);
 /// what lies above 4 GiB is where the kernel had mapped it, and is marked so.
 void set_address(Frame& frame, std::uint64_t address);
 
-/// Takes frames at the end that lie nowhere off. Where the stack does not end in the code that starts processes and threads, whoever recorded it did not
-/// see its end: then `truncated` says so. None of the tools do.
+/// Takes frames at the end that lie nowhere off. Where the stack does not end in the code that starts
+/// processes and threads, whoever recorded it did not see its end: then `truncated` says so. None of the
+/// tools do.
 void mark_unfinished(LoggedCall& call);
 
 /// Can this call have returned this? Not exact: only what no kernel returns is refused.
