@@ -11,20 +11,26 @@
 
 namespace whomap {
 
-Result<std::string> read_file(const std::string& path) {
+Result<void> read_in_pieces(const std::string& path, const std::function<void(std::string_view)>& piece) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return fail(ErrorCode::input_unreadable, fmt::format("cannot open {}", path), {}, errno);
-  std::string content;
   std::array<char, 65536> chunk;
   for (;;) {
     const ssize_t got = ::read(fd.get(), chunk.data(), chunk.size());
-    if (got == 0) return content;
+    if (got == 0) return {};
     if (got < 0) {
       if (errno == EINTR) continue;
       return fail(ErrorCode::input_unreadable, fmt::format("cannot read {}", path), {}, errno);
     }
-    content.append(chunk.data(), static_cast<std::size_t>(got));
+    piece({chunk.data(), static_cast<std::size_t>(got)});
   }
+}
+
+Result<std::string> read_file(const std::string& path) {
+  std::string content;
+  auto read = read_in_pieces(path, [&](std::string_view piece) { content.append(piece); });
+  if (!read) return tl::make_unexpected(read.error());
+  return content;
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path, bool overwrite) {

@@ -3,6 +3,7 @@
 // never over something that is there unless that was asked for.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -10,6 +11,10 @@
 #include "core/base/unique_fd.h"
 
 namespace whomap {
+
+/// Hands the file to `piece` as it is read, in pieces of any length that are gone after the call: nothing
+/// grows with the file. Errors: input_unreadable.
+Result<void> read_in_pieces(const std::string& path, const std::function<void(std::string_view)>& piece);
 
 /// The whole content of a file of unknown size (files in /proc report size 0).
 Result<std::string> read_file(const std::string& path);

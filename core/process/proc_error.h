@@ -4,7 +4,9 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -13,5 +15,9 @@ namespace whomap {
 /// The content of /proc/PID/`file`. ENOENT and ESRCH mean that the process is gone (no_such_process),
 /// EACCES and EPERM that ptrace access was refused (not_permitted; man 5 proc).
 Result<std::string> read_proc_file(pid_t pid, const std::string& file);
+
+/// The same in pieces, for the files that may have many megabytes (see read_in_pieces).
+Result<void> read_proc_pieces(pid_t pid, const std::string& file,
+                              const std::function<void(std::string_view)>& piece);
 
 }  // namespace whomap

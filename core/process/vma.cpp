@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
+#include "core/base/files.h"
 #include "core/base/lines.h"
 #include "core/process/proc_error.h"
 
@@ -39,7 +39,9 @@ class LineCursor {
   std::string_view rest_;
 };
 
-std::optional<Vma> parse_line(std::string_view line) {
+}  // namespace
+
+std::optional<Vma> parse_maps_line(std::string_view line) {
   Vma vma;
   LineCursor cursor(line);
   const bool whole =
@@ -56,13 +58,11 @@ std::optional<Vma> parse_line(std::string_view line) {
   return vma;
 }
 
-}  // namespace
-
 VmaList parse_maps(std::string_view text) {
   VmaList list;
   while (!text.empty()) {
     const std::string_view line = next_line(text);
-    if (auto vma = parse_line(line))
+    if (auto vma = parse_maps_line(line))
       list.vmas.push_back(std::move(*vma));
     else
       list.unparsed.emplace_back(line);
@@ -87,6 +87,14 @@ Result<VmaList> read_maps(pid_t pid) {
   }
   std::erase_if(list.vmas, [](const Vma& vma) { return vma.start >= vma.end; });
   return list;
+}
+
+std::optional<std::uint64_t> max_map_count() {
+  const auto text = read_file("/proc/sys/vm/max_map_count");
+  std::uint64_t count = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), count).ec != std::errc{})
+    return std::nullopt;
+  return count;
 }
 
 const Vma* find_vma(const std::vector<Vma>& vmas, std::uint64_t address) {

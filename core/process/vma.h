@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,11 +50,17 @@ struct VmaList {
   std::vector<std::string> unparsed;  ///< lines that are not of the documented shape, never dropped
 };
 
+/// One line of maps without its newline; nullopt when it is not of the documented shape.
+std::optional<Vma> parse_maps_line(std::string_view line);
+
 /// Parses the text of /proc/PID/maps; a last line without a newline counts as cut and is unparsed
 /// unless it is whole.
 VmaList parse_maps(std::string_view text);
 
 Result<VmaList> read_maps(pid_t pid);
+
+/// How many mappings a process may have (/proc/sys/vm/max_map_count); nullopt when the kernel does not say.
+std::optional<std::uint64_t> max_map_count();
 
 /// The VMA that contains `address`, nullptr when none does. `vmas` must be sorted by address.
 const Vma* find_vma(const std::vector<Vma>& vmas, std::uint64_t address);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/regions/classes.h"
 
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
 namespace whomap {
@@ -32,51 +35,138 @@ bool plain_anonymous(const Vma& vma) {
   return vma.inode == 0 && vma.name.empty() && !vma.shared;
 }
 
-RegionClass by_name(const Region& region) {
+/// `say` gets a function that makes the evidence, and calls it if it wants text.
+template <class Say>
+RegionKind by_name(const Region& region, const Say& say) {
   const Vma& vma = region.vma;
   const std::string_view name = vma.name;
-  if (name == "[heap]") return {RegionKind::heap, "the kernel names it [heap]"};
-  if (name == "[stack]") return {RegionKind::stack, "the kernel names it [stack]"};
+  const auto kind = [&](RegionKind result, std::string_view how) {
+    say([&] { return fmt::format(fmt::runtime(how), name); });
+    return result;
+  };
+  if (name == "[heap]") return kind(RegionKind::heap, "the kernel names it [heap]");
+  if (name == "[stack]") return kind(RegionKind::stack, "the kernel names it [stack]");
   // Linux 3.4 to 4.4 named thread stacks [stack:TID].
-  if (name.starts_with("[stack:"))
-    return {RegionKind::thread_stack, fmt::format("the kernel names it {}", name)};
+  if (name.starts_with("[stack:")) return kind(RegionKind::thread_stack, "the kernel names it {}");
   if (name.starts_with("[anon: glibc: pthread stack") || name.starts_with("[anon:clickhouse_stack"))
-    return {RegionKind::thread_stack, fmt::format("the program named it {}", name)};
+    return kind(RegionKind::thread_stack, "the program named it {}");
   if (name.starts_with("[anon: glibc: malloc arena"))
-    return {RegionKind::glibc_arena, fmt::format("the program named it {}", name)};
+    return kind(RegionKind::glibc_arena, "the program named it {}");
   if (name.starts_with("[anon:") || name.starts_with("[anon_shmem:"))
-    return {RegionKind::named, fmt::format("the program named it {}", name)};
-  if (name.starts_with("[")) return {RegionKind::kernel, fmt::format("the kernel names it {}", name)};
-  if (name.starts_with("/memfd:")) return {RegionKind::memfd, "a memory file (memfd_create)"};
-  if (name.starts_with("/dev/shm/")) return {RegionKind::shared_memory, "POSIX shared memory in /dev/shm"};
-  if (name.starts_with("/SYSV")) return {RegionKind::shared_memory, "System V shared memory (shmat)"};
+    return kind(RegionKind::named, "the program named it {}");
+  if (name.starts_with("[")) return kind(RegionKind::kernel, "the kernel names it {}");
+  if (name.starts_with("/memfd:")) return kind(RegionKind::memfd, "a memory file (memfd_create)");
+  if (name.starts_with("/dev/shm/"))
+    return kind(RegionKind::shared_memory, "POSIX shared memory in /dev/shm");
+  if (name.starts_with("/SYSV")) return kind(RegionKind::shared_memory, "System V shared memory (shmat)");
   if (name.starts_with("/dev/zero"))
-    return {RegionKind::shared_memory, "shared anonymous memory (/dev/zero)"};
+    return kind(RegionKind::shared_memory, "shared anonymous memory (/dev/zero)");
   if (name.starts_with("/dev/") || name.starts_with("anon_inode:"))
-    return {RegionKind::device, fmt::format("maps {}", name)};
-  return {RegionKind::file, fmt::format("{} mapping of a file", vma.shared ? "shared" : "private")};
+    return kind(RegionKind::device, "maps {}");
+  return kind(RegionKind::file, vma.shared ? "shared mapping of a file" : "private mapping of a file");
 }
 
 /// glibc's heaps of other arenas: aligned to HEAP_MAX_SIZE (64 MiB on 64-bit, malloc/arena.c), the part in
 /// use readable and writable, the rest up to the next boundary reserved without access.
-bool is_glibc_arena(const Snapshot& snapshot, std::size_t index) {
-  constexpr std::uint64_t heap_max = std::uint64_t{64} << 20;
-  const Region& region = snapshot.regions[index];
-  const Vma& vma = region.vma;
-  if (vma.start % heap_max != 0 || !vma.writable || vma.size() > heap_max) return false;
-  const Region* rest = neighbour(snapshot, index, +1);
-  return rest != nullptr && plain_anonymous(rest->vma) && !accessible(rest->vma) &&
-         rest->vma.end % heap_max == 0;
+constexpr std::uint64_t arena_heap_max = std::uint64_t{64} << 20;
+
+bool starts_arena(const Vma& vma) {
+  return vma.start % arena_heap_max == 0 && vma.writable && !vma.executable && vma.size() <= arena_heap_max &&
+         plain_anonymous(vma);
 }
 
-/// allocate_stack of glibc (nptl/allocatestack.c): a guard without access below, default 4 KiB.
-bool is_thread_stack(const Snapshot& snapshot, std::size_t index) {
+bool is_glibc_arena(const Snapshot& snapshot, std::size_t index) {
+  if (!starts_arena(snapshot.regions[index].vma)) return false;
+  const Region* rest = neighbour(snapshot, index, +1);
+  return rest != nullptr && plain_anonymous(rest->vma) && !accessible(rest->vma) &&
+         rest->vma.end % arena_heap_max == 0;
+}
+
+bool is_rest_of_arena(const Snapshot& snapshot, std::size_t index) {
+  const Region* used = neighbour(snapshot, index, -1);
+  return used != nullptr && starts_arena(used->vma) && snapshot.regions[index].vma.end % arena_heap_max == 0;
+}
+
+/// The guard that allocate_stack of glibc (nptl/allocatestack.c) leaves without access below a stack, default
+/// 4 KiB. Allocators guard their memory in the same way.
+const Region* guard_below(const Snapshot& snapshot, std::size_t index) {
   constexpr std::uint64_t largest_guard = 64 << 10;
-  constexpr std::uint64_t smallest_stack = 16 << 10;  // PTHREAD_STACK_MIN
-  const Vma& vma = snapshot.regions[index].vma;
   const Region* guard = neighbour(snapshot, index, -1);
-  return vma.writable && !vma.executable && vma.size() >= smallest_stack && guard != nullptr &&
-         plain_anonymous(guard->vma) && !accessible(guard->vma) && guard->vma.size() <= largest_guard;
+  return guard != nullptr && plain_anonymous(guard->vma) && !accessible(guard->vma) &&
+                 guard->vma.size() <= largest_guard
+             ? guard
+             : nullptr;
+}
+
+/// Of the size that glibc gives a thread here: RLIMIT_STACK, or that of a live thread's stack.
+bool has_size_of_a_stack(const Snapshot& snapshot, std::uint64_t size) {
+  const ThreadStacks& stacks = snapshot.stacks;
+  if (stacks.limit == size) return true;
+  constexpr std::uint64_t size_when_unlimited = 2 << 20;  // ARCH_STACK_DEFAULT_SIZE of x86-64 and AArch64
+  if (!stacks.limit && size == size_when_unlimited) return true;
+  for (const ThreadStack& each : stacks.seen) {
+    const auto at = std::upper_bound(
+        snapshot.regions.begin(), snapshot.regions.end(), each.pointer,
+        [](std::uint64_t pointer, const Region& region) { return pointer < region.vma.end; });
+    if (at != snapshot.regions.end() && at->vma.start <= each.pointer && at->vma.size() == size) return true;
+  }
+  return false;
+}
+
+template <class Say>
+std::optional<RegionKind> as_thread_stack(const Snapshot& snapshot, std::size_t index, const Say& say) {
+  constexpr std::uint64_t smallest_stack = 16 << 10;  // PTHREAD_STACK_MIN
+  // A stack without a guard may have merged with other memory: above this size the pointer alone says little.
+  constexpr std::uint64_t largest_unguarded = 64 << 20;
+  const Vma& vma = snapshot.regions[index].vma;
+  if (!vma.writable || vma.executable || vma.size() < smallest_stack) return std::nullopt;
+  const Region* const guard = guard_below(snapshot, index);
+  const std::optional<pid_t> thread = snapshot.stacks.thread_in(vma.range());
+  if (thread && (guard != nullptr || vma.size() <= largest_unguarded)) {
+    say([&] { return fmt::format("the stack pointer of thread {} lies in it", *thread); });
+    return RegionKind::thread_stack;
+  }
+  if (guard == nullptr) return std::nullopt;
+  const auto guard_text = [&] {
+    return fmt::format("a guard of {} KiB without access lies below it", guard->vma.size() >> 10);
+  };
+  if (!snapshot.stacks.complete()) {
+    say(guard_text);
+    return RegionKind::thread_stack;
+  }
+  if (!has_size_of_a_stack(snapshot, vma.size())) return std::nullopt;
+  say([&] {
+    return guard_text() +
+           ", it has the size of a thread's stack, and no live thread's stack pointer lies in it";
+  });
+  return RegionKind::exited_thread_stack;
+}
+
+template <class Say>
+RegionKind decide(const Snapshot& snapshot, std::size_t index, const Say& say) {
+  const Region& region = snapshot.regions[index];
+  const Vma& vma = region.vma;
+  const auto kind = [&](RegionKind result, const char* evidence) {
+    say([&] { return std::string(evidence); });
+    return result;
+  };
+  if (has_flag(region, "ht")) return kind(RegionKind::huge_pages, "VmFlags has ht (hugetlb)");
+  if (!vma.name.empty()) return by_name(region, say);
+  if (vma.inode != 0) return kind(RegionKind::file, "has an inode and no name");
+  if (has_flag(region, "gd")) return kind(RegionKind::grows_down, "VmFlags has gd (MAP_GROWSDOWN)");
+  if (!accessible(vma))
+    return kind(RegionKind::reservation, is_rest_of_arena(snapshot, index)
+                                             ? "no access (PROT_NONE): the unused rest of a glibc arena"
+                                             : "anonymous, no access (PROT_NONE)");
+  if (vma.executable) return kind(RegionKind::jit, "anonymous and executable");
+  if (is_glibc_arena(snapshot, index))
+    return kind(RegionKind::glibc_arena,
+                "starts at a multiple of 64 MiB, the rest up to the next is reserved");
+  if (const auto stack = as_thread_stack(snapshot, index, say)) return *stack;
+  if (starts_arena(vma) && vma.size() == arena_heap_max)
+    return kind(RegionKind::glibc_arena,
+                "fills the 64 MiB from a multiple of 64 MiB on, as a full arena does");
+  return kind(RegionKind::anonymous, vma.shared ? "no file, shared" : "no file");
 }
 
 }  // namespace
@@ -86,6 +176,7 @@ std::string_view to_string(RegionKind kind) {
     case RegionKind::heap: return "heap";
     case RegionKind::stack: return "stack";
     case RegionKind::thread_stack: return "thread-stack";
+    case RegionKind::exited_thread_stack: return "exited-thread-stack";
     case RegionKind::glibc_arena: return "glibc-arena";
     case RegionKind::anonymous: return "anonymous";
     case RegionKind::jit: return "jit";
@@ -103,20 +194,32 @@ std::string_view to_string(RegionKind kind) {
 }
 
 RegionClass classify(const Snapshot& snapshot, std::size_t index) {
-  const Region& region = snapshot.regions[index];
-  const Vma& vma = region.vma;
-  if (has_flag(region, "ht")) return {RegionKind::huge_pages, "VmFlags has ht (hugetlb)"};
-  if (!vma.name.empty()) return by_name(region);
-  if (vma.inode != 0) return {RegionKind::file, "has an inode and no name"};
-  if (has_flag(region, "gd")) return {RegionKind::grows_down, "VmFlags has gd (MAP_GROWSDOWN)"};
-  if (!accessible(vma)) return {RegionKind::reservation, "anonymous, no access (PROT_NONE)"};
-  if (vma.executable) return {RegionKind::jit, "anonymous and executable"};
-  if (is_glibc_arena(snapshot, index))
-    return {RegionKind::glibc_arena, "starts at a multiple of 64 MiB, the rest up to the next is reserved"};
-  if (is_thread_stack(snapshot, index))
-    return {RegionKind::thread_stack, fmt::format("a guard of {} KiB without access lies below it",
-                                                  neighbour(snapshot, index, -1)->vma.size() >> 10)};
-  return {RegionKind::anonymous, vma.shared ? "no file, shared" : "no file"};
+  RegionClass result;
+  result.kind = decide(snapshot, index, [&](const auto& make) { result.evidence = make(); });
+  return result;
+}
+
+RegionKind kind_of(const Snapshot& snapshot, std::size_t index) {
+  return decide(snapshot, index, [](const auto&) {});
+}
+
+std::vector<std::string> traits(const Region& region) {
+  const auto kib = [](std::uint64_t bytes) { return bytes >> 10; };
+  std::vector<std::string> found;
+  if (has_flag(region, "nr")) found.emplace_back("no swap is reserved for it (MAP_NORESERVE)");
+  if (has_flag(region, "lo")) found.emplace_back("locked in memory (mlock)");
+  if (has_flag(region, "wf")) found.emplace_back("empty in children (MADV_WIPEONFORK)");
+  if (region.anon_huge_pages.value_or(0) != 0)
+    found.push_back(fmt::format("{} of {} KiB resident are transparent huge pages (AnonHugePages)",
+                                kib(*region.anon_huge_pages), kib(region.rss.value_or(0))));
+  if (region.hugetlb.value_or(0) != 0)
+    found.push_back(
+        fmt::format("{} KiB in pages of hugetlbfs, which RSS does not count", kib(*region.hugetlb)));
+  if (region.lazy_free.value_or(0) != 0)
+    found.push_back(fmt::format("{} of {} KiB resident are free for the kernel to take (LazyFree, MADV_FREE)",
+                                kib(*region.lazy_free), kib(region.rss.value_or(0))));
+  if (region.swap.value_or(0) != 0) found.push_back(fmt::format("{} KiB are in swap", kib(*region.swap)));
+  return found;
 }
 
 bool holds_file_pages(const Region& region) {

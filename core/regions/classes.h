@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/regions/snapshot.h"
 
@@ -13,7 +14,8 @@ enum class RegionKind {
   heap,   ///< moved by brk
   stack,  ///< of the main thread
   thread_stack,
-  glibc_arena,  ///< a heap of a malloc arena other than the main one
+  exited_thread_stack,  ///< its thread has ended, and nobody has unmapped it
+  glibc_arena,          ///< a heap of a malloc arena other than the main one
   anonymous,
   jit,          ///< anonymous and executable
   reservation,  ///< no access (PROT_NONE)
@@ -35,8 +37,15 @@ struct RegionClass {
   std::string evidence;  ///< one phrase: what in the region or beside it says so
 };
 
-/// Class of snapshot.regions[index]; looks at its neighbours too (guard pages, the rest of an arena).
+/// Class of snapshot.regions[index]; looks at its neighbours too (guard pages, the rest of an arena), and at
+/// the threads' stack pointers where the snapshot has them.
 RegionClass classify(const Snapshot& snapshot, std::size_t index);
+/// The kind alone, without making text: for all regions of a large process.
+RegionKind kind_of(const Snapshot& snapshot, std::size_t index);
+
+/// What else is true of a region, whatever its class: one phrase each, such as "no swap is reserved for it
+/// (MAP_NORESERVE)". Sizes are those of this region.
+std::vector<std::string> traits(const Region& region);
 
 /// Memory that can only hold pages of a file: its resident pages are RssFile until they are written to.
 bool holds_file_pages(const Region& region);

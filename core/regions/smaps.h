@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +15,8 @@
 
 namespace whomap {
 
-/// The fields of fs/proc/task_mmu.c (Linux 6.12), in the order in which the kernel prints them.
+/// The fields of fs/proc/task_mmu.c (Linux 6.12), in the order in which the kernel prints them; the three
+/// after pss_dirty are in smaps_rollup only.
 enum class SmapsField : std::uint8_t {
   size,
   kernel_page_size,
@@ -22,6 +24,9 @@ enum class SmapsField : std::uint8_t {
   rss,
   pss,
   pss_dirty,
+  pss_anon,
+  pss_file,
+  pss_shmem,
   shared_clean,
   shared_dirty,
   private_clean,
@@ -41,7 +46,7 @@ enum class SmapsField : std::uint8_t {
   thp_eligible,
   protection_key,
 };
-inline constexpr std::size_t smaps_field_count = 24;
+inline constexpr std::size_t smaps_field_count = 27;
 /// The kernel's names, by SmapsField.
 extern const std::array<std::string_view, smaps_field_count> smaps_field_names;
 
@@ -61,12 +66,42 @@ struct SmapsEntry {
   std::vector<std::pair<std::string, std::string>> unknown;  ///< fields of newer kernels, as printed
 };
 
+/// Parses the text of /proc/PID/smaps (or of smaps_rollup, or of maps: entries then have no fields) as it is
+/// read, so that the 70 MB of 100,000 mappings are never in memory at once.
+class SmapsParser {
+ public:
+  /// `entry` gets each mapping once it is whole, and may move from it.
+  explicit SmapsParser(std::function<void(SmapsEntry&)> entry) : on_entry_(std::move(entry)) {}
+
+  /// The next piece of the text; pieces may end anywhere.
+  void feed(std::string_view piece);
+  /// The text has ended: hands out the last entry. A last line without its newline counts as cut, and is
+  /// unparsed unless it is whole.
+  void finish();
+
+  /// Lines of no known shape, and fields that belong to no mapping.
+  [[nodiscard]] const std::vector<std::string>& unparsed() const { return unparsed_; }
+
+ private:
+  void line(std::string_view text, bool cut);
+  bool field(std::string_view text);
+  void usual_fields(std::string_view& text);
+  void hand_out();
+
+  std::function<void(SmapsEntry&)> on_entry_;
+  SmapsEntry entry_;
+  bool in_entry_ = false;  ///< the fields after a VMA line that did not parse belong to no entry
+  std::size_t guess_ = 0;  ///< the field that should come next
+  std::string carry_;      ///< the beginning of a line that the next piece goes on with
+  std::vector<std::string> unparsed_;
+};
+
 struct SmapsList {
   std::vector<SmapsEntry> entries;    ///< in the order of the file
   std::vector<std::string> unparsed;  ///< lines of no known shape, and fields before the first VMA
 };
 
-/// Parses the text of /proc/PID/smaps (or of smaps_rollup, or of maps: entries then have no fields).
+/// The same for a text that is there as a whole.
 SmapsList parse_smaps(std::string_view text);
 
 }  // namespace whomap

@@ -10,54 +10,77 @@
 #include "core/base/clock.h"
 #include "core/base/files.h"
 #include "core/process/page_map.h"
+#include "core/process/proc_error.h"
 #include "core/regions/range_set.h"
 #include "core/regions/smaps.h"
 
 namespace whomap {
 namespace {
 
-Region region_of(SmapsEntry entry) {
-  Region region;
+std::optional<std::uint64_t> sum(std::optional<std::uint64_t> left, std::optional<std::uint64_t> right) {
+  if (!left && !right) return std::nullopt;
+  return left.value_or(0) + right.value_or(0);
+}
+
+void fill(Region& region, SmapsEntry& entry) {
   region.rss = entry.get(SmapsField::rss);
+  region.pss = entry.get(SmapsField::pss);
   region.anonymous = entry.get(SmapsField::anonymous);
   region.swap = entry.get(SmapsField::swap);
   region.lazy_free = entry.get(SmapsField::lazy_free);
   region.anon_huge_pages = entry.get(SmapsField::anon_huge_pages);
+  region.hugetlb = sum(entry.get(SmapsField::shared_hugetlb), entry.get(SmapsField::private_hugetlb));
   region.vm_flags = std::move(entry.vm_flags);
   region.vma = std::move(entry.vma);
-  return region;
 }
 
 /// The kernel hands the file out in pieces and drops the lock between them. A VMA that merged with one
 /// already printed is printed again, whole: the later line is the truth, the earlier one is shortened to
 /// what the later one leaves of it, and what was resident there is then no longer known.
-void add_region(Snapshot& snapshot, Region region) {
+void add_region(Snapshot& snapshot, SmapsEntry& entry) {
   std::vector<Region>& regions = snapshot.regions;
-  while (!regions.empty() && regions.back().vma.end > region.vma.start) {
+  while (!regions.empty() && regions.back().vma.end > entry.vma.start) {
     ++snapshot.overlaps;
-    if (regions.back().vma.start >= region.vma.start) {
+    if (regions.back().vma.start >= entry.vma.start) {
       regions.pop_back();
       continue;
     }
     Region& before = regions.back();
-    before.vma.end = region.vma.start;
-    before.rss = before.anonymous = before.swap = before.lazy_free = before.anon_huge_pages = std::nullopt;
+    before.vma.end = entry.vma.start;
+    before.rss = before.pss = before.anonymous = before.swap = std::nullopt;
+    before.lazy_free = before.anon_huge_pages = before.hugetlb = std::nullopt;
   }
-  regions.push_back(std::move(region));
+  fill(regions.emplace_back(), entry);
 }
 
-void add_text(Snapshot& snapshot, std::string_view text) {
-  SmapsList list = parse_smaps(text);
-  snapshot.regions.reserve(list.entries.size());
-  for (SmapsEntry& entry : list.entries) add_region(snapshot, region_of(std::move(entry)));
-  snapshot.unparsed = std::move(list.unparsed);
+/// Parses into `snapshot` what `read` hands it in pieces.
+template <class Read>
+Result<void> add_regions(Snapshot& snapshot, Read&& read) {
+  SmapsParser parser([&](SmapsEntry& entry) { add_region(snapshot, entry); });
+  auto done = read([&](std::string_view piece) { parser.feed(piece); });
+  parser.finish();
+  snapshot.unparsed = parser.unparsed();
+  return done;
+}
+
+Result<void> read_regions(Snapshot& snapshot, pid_t pid, const char* file) {
+  snapshot.regions.clear();
+  snapshot.overlaps = 0;
+  return add_regions(snapshot, [&](const auto& piece) { return read_proc_pieces(pid, file, piece); });
 }
 
 }  // namespace
 
+MemoryTotals totals_of(const ProcessStatus& status) {
+  return {status.rss_anon, status.rss_file, status.rss_shmem, status.vm_swap, status.vm_pte};
+}
+
 Snapshot snapshot_from_text(std::string_view text) {
   Snapshot snapshot;
-  add_text(snapshot, text);
+  (void)add_regions(snapshot, [&](const auto& piece) {
+    piece(text);
+    return Result<void>{};
+  });
   const bool any_rss = std::any_of(snapshot.regions.begin(), snapshot.regions.end(),
                                    [](const Region& region) { return region.rss.has_value(); });
   if (!any_rss && !snapshot.regions.empty())
@@ -67,28 +90,35 @@ Snapshot snapshot_from_text(std::string_view text) {
 
 namespace {
 
-Result<Snapshot> take(const Target& target, bool with_smaps) {
+enum class Depth { mappings, resident_unless_many, resident };
+
+Result<Snapshot> take(const Target& target, Depth depth, std::size_t expected = 0) {
   Snapshot snapshot;
+  snapshot.regions.reserve(expected);
   snapshot.time_ns = monotonic_ns();
   const auto status = read_status(target.pid());
   if (!status) return tl::make_unexpected(status.error());
-  snapshot.totals = {status->rss_anon, status->rss_file, status->rss_shmem, status->vm_swap, status->vm_pte};
+  snapshot.totals = totals_of(*status);
   snapshot.threads = status->threads;
 
-  auto maps = read_file(fmt::format("/proc/{}/maps", target.pid()));
-  if (!maps) return tl::make_unexpected(maps.error());
-  const auto mappings = static_cast<std::size_t>(std::count(maps->begin(), maps->end(), '\n'));
+  const pid_t pid = target.pid();
+  bool with_smaps = depth == Depth::resident;
   if (!with_smaps) {
-    snapshot.without_smaps = "only maps was read";
-  } else if (mappings > smaps_mapping_limit) {
-    snapshot.without_smaps =
-        fmt::format("the process has {} mappings, and smaps is read up to {}", mappings, smaps_mapping_limit);
-  } else if (auto smaps = read_file(fmt::format("/proc/{}/smaps", target.pid()))) {
-    maps = std::move(smaps);
-  } else {
-    snapshot.without_smaps = to_line(smaps.error());
+    if (auto maps = read_regions(snapshot, pid, "maps"); !maps) return tl::make_unexpected(maps.error());
+    with_smaps = depth == Depth::resident_unless_many && snapshot.regions.size() <= smaps_mapping_limit;
+    if (!with_smaps)
+      snapshot.without_smaps = depth == Depth::mappings
+                                   ? "only maps was read"
+                                   : fmt::format("the process has {} mappings, and smaps is read up to {}",
+                                                 snapshot.regions.size(), smaps_mapping_limit);
   }
-  add_text(snapshot, *maps);
+  if (with_smaps) {
+    if (auto smaps = read_regions(snapshot, pid, "smaps"); !smaps) {
+      snapshot.without_smaps = to_line(smaps.error());
+      if (auto maps = read_regions(snapshot, pid, "maps"); !maps) return tl::make_unexpected(maps.error());
+    }
+    snapshot.stacks = read_thread_stacks(target);
+  }
   snapshot.duration_ns = monotonic_ns() - snapshot.time_ns;
 
   // A process that ended meanwhile reads as one without mappings.
@@ -115,11 +145,15 @@ void leave_out(Snapshot& snapshot, std::span<const AddressRange> own) {
 }
 
 Result<Snapshot> take_snapshot(const Target& target) {
-  return take(target, true);
+  return take(target, Depth::resident_unless_many);
 }
 
-Result<Snapshot> take_mapping_snapshot(const Target& target) {
-  return take(target, false);
+Result<Snapshot> take_mapping_snapshot(const Target& target, std::size_t expected) {
+  return take(target, Depth::mappings, expected);
+}
+
+Result<Snapshot> take_full_snapshot(const Target& target, std::size_t expected) {
+  return take(target, Depth::resident, expected);
 }
 
 Result<void> add_resident_pages(const Target& target, const Snapshot& before, Snapshot& after) {

@@ -14,6 +14,7 @@
 #include "core/base/error.h"
 #include "core/process/status.h"
 #include "core/process/target.h"
+#include "core/process/thread_stacks.h"
 #include "core/process/vma.h"
 #include "core/regions/range_set.h"
 
@@ -23,16 +24,20 @@ namespace whomap {
 struct Region {
   Vma vma;
   std::optional<std::uint64_t> rss;
+  std::optional<std::uint64_t> pss;        ///< rss, each page divided by the number of its mappings
   std::optional<std::uint64_t> anonymous;  ///< resident pages that belong to no file
   std::optional<std::uint64_t> swap;
   std::optional<std::uint64_t> lazy_free;  ///< MADV_FREE: counted in rss, free for the taking
   std::optional<std::uint64_t> anon_huge_pages;
-  std::string vm_flags;  ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
+  std::optional<std::uint64_t> hugetlb;  ///< pages of hugetlbfs, which rss does not count
+  std::string vm_flags;                  ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
 };
 
 struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
   std::optional<std::uint64_t> rss_anon, rss_file, rss_shmem, swap, page_tables;
 };
+
+MemoryTotals totals_of(const ProcessStatus& status);
 
 /// Pages as /proc/PID/pagemap shows them.
 struct ResidentPages {
@@ -46,20 +51,26 @@ struct Snapshot {
   std::vector<Region> regions;    ///< ascending, disjoint
   MemoryTotals totals;
   std::optional<std::uint64_t> threads;
+  ThreadStacks stacks;
   std::string without_smaps;   ///< why smaps was not read; empty when it was
   std::uint64_t overlaps = 0;  ///< regions that changed while they were read, and came twice
   std::vector<std::string> unparsed;
   std::optional<ResidentPages> pages;  ///< nullopt: pagemap was not read
 };
 
-/// Above this many mappings smaps is not read: it walks the page tables under the target's mmap lock.
+/// Above this many mappings take_snapshot() does not read smaps: it walks the page tables under the target's
+/// mmap lock.
 inline constexpr std::size_t smaps_mapping_limit = 20000;
 
 /// Reads status, then smaps (maps where smaps is refused or there are too many mappings). Costs the target
 /// its mmap lock while the kernel walks its page tables.
 Result<Snapshot> take_snapshot(const Target& target);
-/// Reads status and maps only: cheap, and without resident sizes.
-Result<Snapshot> take_mapping_snapshot(const Target& target);
+/// Reads status and maps only: cheap, and without resident sizes. `expected` regions have room from the
+/// start.
+Result<Snapshot> take_mapping_snapshot(const Target& target, std::size_t expected = 0);
+/// Reads status and smaps however many mappings there are, and where the threads' stacks are; for a caller
+/// that looks at duration_ns before it reads again.
+Result<Snapshot> take_full_snapshot(const Target& target, std::size_t expected = 0);
 
 /// Adds to `after` which of the addresses that are new since `before` are in memory. Up to 64 GiB of them,
 /// the first ones: a page costs the reader 8 bytes, and the target its mmap lock for as long. Errors: those
@@ -74,6 +85,11 @@ void leave_out(Snapshot& snapshot, std::span<const AddressRange> own);
 Snapshot snapshot_from_text(std::string_view text);
 
 nlohmann::ordered_json to_json(const Snapshot& snapshot);
+nlohmann::ordered_json to_json(const Region& region);
+/// nullopt when it is none: an address is missing, or the end is not above the start.
+std::optional<Region> region_from_json(const nlohmann::json& json);
+nlohmann::ordered_json to_json(const MemoryTotals& totals);
+MemoryTotals totals_from_json(const nlohmann::json& json);
 /// Errors: input_damaged, naming what is missing. Never throws.
 Result<Snapshot> snapshot_from_json(const nlohmann::json& json);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Snapshots in trace and watch files; core/README.md documents the fields.
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -28,7 +29,9 @@ void put(nlohmann::ordered_json& json, const char* name, const std::optional<std
   if (value) json[name] = *value;
 }
 
-nlohmann::ordered_json region_to_json(const Region& region) {
+}  // namespace
+
+nlohmann::ordered_json to_json(const Region& region) {
   const Vma& vma = region.vma;
   nlohmann::ordered_json json{
       {"start", hex_string(vma.start)}, {"end", hex_string(vma.end)}, {"perms", permissions(vma)}};
@@ -48,13 +51,17 @@ nlohmann::ordered_json region_to_json(const Region& region) {
     }
   }
   put(json, "rss", region.rss);
+  put(json, "pss", region.pss);
   put(json, "anonymous", region.anonymous);
   put(json, "swap", region.swap);
   put(json, "lazy_free", region.lazy_free);
   put(json, "anon_huge_pages", region.anon_huge_pages);
+  put(json, "hugetlb", region.hugetlb);
   if (!region.vm_flags.empty()) json["vm_flags"] = json_text(region.vm_flags);
   return json;
 }
+
+namespace {
 
 std::optional<std::string> bytes_of_hex(std::string_view hex) {
   if (hex.size() % 2 != 0) return std::nullopt;
@@ -83,6 +90,8 @@ std::optional<std::uint64_t> json_size(const nlohmann::json& json, const char* n
   return size && *size <= address_space ? size : std::nullopt;
 }
 
+}  // namespace
+
 std::optional<Region> region_from_json(const nlohmann::json& json) {
   Region region;
   Vma& vma = region.vma;
@@ -103,12 +112,37 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
     vma.name = *bytes;
   }
   region.rss = json_size(json, "rss");
+  region.pss = json_size(json, "pss");
   region.anonymous = json_size(json, "anonymous");
   region.swap = json_size(json, "swap");
   region.lazy_free = json_size(json, "lazy_free");
   region.anon_huge_pages = json_size(json, "anon_huge_pages");
+  region.hugetlb = json_size(json, "hugetlb");
   region.vm_flags = json_string(json, "vm_flags").value_or("");
   return region;
+}
+
+namespace {
+
+/// Not looked at when the snapshot says nothing of them.
+std::optional<ThreadStacks> stacks_from_json(const nlohmann::json& json) {
+  ThreadStacks stacks;
+  const nlohmann::json* const pointers = json_member(json, "stack_pointers");
+  if (pointers == nullptr) return stacks;
+  if (!pointers->is_array()) return std::nullopt;
+  stacks.looked = true;
+  stacks.unseen = json_unsigned(json, "threads_unseen").value_or(0);
+  stacks.limit = json_size(json, "stack_limit");
+  for (const nlohmann::json& each : *pointers) {
+    if (!each.is_array() || each.size() != 2 || !each[0].is_number_integer() || !each[1].is_string())
+      return std::nullopt;
+    const auto pointer = parse_hex(each[1].get_ref<const std::string&>());
+    if (!pointer) return std::nullopt;
+    stacks.seen.push_back({each[0].get<pid_t>(), *pointer});
+  }
+  std::sort(stacks.seen.begin(), stacks.seen.end(),
+            [](const ThreadStack& left, const ThreadStack& right) { return left.pointer < right.pointer; });
+  return stacks;
 }
 
 /// ["0x7f00-0x7f10", ...]
@@ -136,15 +170,30 @@ std::optional<RangeSet> ranges_from_json(const nlohmann::json* list) {
 
 }  // namespace
 
+nlohmann::ordered_json to_json(const MemoryTotals& totals) {
+  return {{"rss_anon", optional_json(totals.rss_anon)},
+          {"rss_file", optional_json(totals.rss_file)},
+          {"rss_shmem", optional_json(totals.rss_shmem)},
+          {"swap", optional_json(totals.swap)},
+          {"page_tables", optional_json(totals.page_tables)}};
+}
+
+MemoryTotals totals_from_json(const nlohmann::json& json) {
+  return {json_size(json, "rss_anon"), json_size(json, "rss_file"), json_size(json, "rss_shmem"),
+          json_size(json, "swap"), json_size(json, "page_tables")};
+}
+
 nlohmann::ordered_json to_json(const Snapshot& snapshot) {
   nlohmann::ordered_json json{{"time_ns", snapshot.time_ns}, {"duration_ns", snapshot.duration_ns}};
-  const MemoryTotals& totals = snapshot.totals;
-  json["totals"] = {{"rss_anon", optional_json(totals.rss_anon)},
-                    {"rss_file", optional_json(totals.rss_file)},
-                    {"rss_shmem", optional_json(totals.rss_shmem)},
-                    {"swap", optional_json(totals.swap)},
-                    {"page_tables", optional_json(totals.page_tables)}};
+  json["totals"] = to_json(snapshot.totals);
   json["threads"] = optional_json(snapshot.threads);
+  if (snapshot.stacks.looked) {
+    json["stack_pointers"] = nlohmann::ordered_json::array();
+    for (const ThreadStack& each : snapshot.stacks.seen)
+      json["stack_pointers"].push_back({each.thread, hex_string(each.pointer)});
+    json["threads_unseen"] = snapshot.stacks.unseen;
+    json["stack_limit"] = optional_json(snapshot.stacks.limit);
+  }
   if (!snapshot.without_smaps.empty()) json["without_smaps"] = json_text(snapshot.without_smaps);
   if (snapshot.overlaps != 0) json["overlaps"] = snapshot.overlaps;
   if (!snapshot.unparsed.empty()) {
@@ -152,7 +201,7 @@ nlohmann::ordered_json to_json(const Snapshot& snapshot) {
     for (const std::string& line : snapshot.unparsed) json["unparsed"].push_back(json_text(line));
   }
   json["regions"] = nlohmann::ordered_json::array();
-  for (const Region& region : snapshot.regions) json["regions"].push_back(region_to_json(region));
+  for (const Region& region : snapshot.regions) json["regions"].push_back(to_json(region));
   if (snapshot.pages)
     json["pages"] = {{"looked_at", ranges_to_json(snapshot.pages->looked_at)},
                      {"resident", ranges_to_json(snapshot.pages->resident)}};
@@ -167,12 +216,13 @@ Result<Snapshot> snapshot_from_json(const nlohmann::json& json) {
     return fail(ErrorCode::input_damaged, "a snapshot has no time or no regions");
   snapshot.time_ns = *time;
   snapshot.duration_ns = json_unsigned(json, "duration_ns").value_or(0);
-  if (const nlohmann::json* const totals = json_member(json, "totals")) {
-    snapshot.totals = {json_unsigned(*totals, "rss_anon"), json_unsigned(*totals, "rss_file"),
-                       json_unsigned(*totals, "rss_shmem"), json_unsigned(*totals, "swap"),
-                       json_unsigned(*totals, "page_tables")};
-  }
+  if (const nlohmann::json* const totals = json_member(json, "totals"))
+    snapshot.totals = totals_from_json(*totals);
   snapshot.threads = json_unsigned(json, "threads");
+  if (auto stacks = stacks_from_json(json))
+    snapshot.stacks = std::move(*stacks);
+  else
+    return fail(ErrorCode::input_damaged, "a snapshot has stack pointers that are none");
   snapshot.without_smaps = json_string(json, "without_smaps").value_or("");
   snapshot.overlaps = json_unsigned(json, "overlaps").value_or(0);
   if (const nlohmann::json* const unparsed = json_member(json, "unparsed"); unparsed && unparsed->is_array())
