@@ -4,13 +4,10 @@
 
 #include "core/match/attribution.h"
 #include "core/match/match.h"
+#include "core/regions/growth_shape.h"
 
 namespace whomap {
 
-/// Below this much newly mapped memory nothing is called growth: one new thread maps more.
-inline constexpr std::uint64_t least_mapped_growth = 64 << 10;
-/// Below this much more resident memory nothing is called growth.
-inline constexpr std::uint64_t least_resident_growth = 256 << 10;
 /// A window shorter than this cannot tell a leak from a cache that is still filling.
 inline constexpr double sure_seconds = 600;
 
