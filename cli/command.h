@@ -25,6 +25,7 @@ struct CommandInfo {
 };
 
 extern const CommandInfo trace_command;
+extern const CommandInfo watch_command;
 extern const CommandInfo plan_command;
 extern const CommandInfo script_command;
 extern const CommandInfo match_command;

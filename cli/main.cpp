@@ -15,9 +15,9 @@
 namespace whomap::cli {
 namespace {
 
-const std::array commands{&trace_command,  &plan_command,    &script_command,   &match_command,
-                          &report_command, &import_command,  &verify_command,   &doctor_command,
-                          &repair_command, &collect_command, &supervise_command};
+const std::array commands{&trace_command,  &watch_command,  &plan_command,    &script_command,
+                          &match_command,  &report_command, &import_command,  &verify_command,
+                          &doctor_command, &repair_command, &collect_command, &supervise_command};
 
 std::string help() {
   std::string text = fmt::format(
@@ -30,7 +30,7 @@ std::string help() {
   return text +
          "\n'whomap COMMAND --help' lists the options of a command.\n\n"
          "Exit status:\n"
-         "    0  done: growth was explained, or shown to be none of the code's doing\n"
+         "    0  done: growth was seen (watch), explained, or shown to be none of the code's doing\n"
          "    1  done, and the answer is negative: nothing grew, nothing matched, no site was hit\n"
          "    2  wrong usage\n"
          "    3  no such process, it ended, exec'd or was replaced, or it is stopped, a zombie or already "

@@ -9,6 +9,7 @@ find_package(nlohmann_json 3.10 REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(Boost REQUIRED COMPONENTS program_options)
 pkg_check_modules(RE2 REQUIRED IMPORTED_TARGET re2)
+pkg_check_modules(NCURSES REQUIRED IMPORTED_TARGET ncursesw)
 pkg_check_modules(ELFUTILS REQUIRED IMPORTED_TARGET libdw libelf)
 
 # Debian's zydis package has a CMake configuration on some releases and only a library on others.
