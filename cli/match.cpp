@@ -6,20 +6,49 @@
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/known_causes.h"
+#include "cli/region_history.h"
 #include "cli/saved_regions.h"
 #include "core/match/match.h"
+#include "core/trace/input_kind.h"
+#include "core/trace/line_source.h"
 
 namespace po = boost::program_options;
 
 namespace whomap::cli {
 namespace {
 
+/// The watch file stands for a longer history; everything else for single snapshots.
+Result<bool> is_watch_file(const std::string& path) {
+  auto source = LineSource::open(path);
+  if (!source) return tl::make_unexpected(source.error());
+  const auto start = source->peek();
+  if (!start) return tl::make_unexpected(start.error());
+  return input_kind(*start) == InputKind::whomap_watch;
+}
+
+Result<void> take_regions(const std::string& path, MatchOptions& options) {
+  const auto is_watch = is_watch_file(path);
+  if (!is_watch) return tl::make_unexpected(is_watch.error());
+  if (*is_watch) {
+    auto history = load_history(path);
+    if (!history) return tl::make_unexpected(history.error());
+    options.history = std::move(*history);
+    return {};
+  }
+  auto regions = load_regions(path);
+  if (!regions) return tl::make_unexpected(regions.error());
+  options.regions_name = path;
+  options.regions = std::move(*regions);
+  return {};
+}
+
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("match", "TRACE [REGIONS] [OPTIONS]",
                    "which stacks explain the growth, from a trace file");
   line.positional("trace-file", "what whomap trace wrote");
   line.positional("regions-file",
-                  "saved /proc/PID/maps, smaps, or the output of pmap -X: in place of the trace's last "
+                  "a watch file (whomap watch -o), saved /proc/PID/maps, smaps, or the output of pmap -X: in "
+                  "place of the trace's last "
                   "snapshot; several in "
                   "one file are before, ..., after");
   line.options().add_options()("format", po::value<std::string>()->value_name("FORM")->default_value("text"),
@@ -36,10 +65,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!signatures) return report_error(signatures.error());
   options.signatures = std::move(*signatures);
   if (line.has("regions-file")) {
-    options.regions_name = line.get<std::string>("regions-file");
-    auto regions = load_regions(options.regions_name);
-    if (!regions) return report_error(regions.error());
-    options.regions = std::move(*regions);
+    auto loaded = take_regions(line.get<std::string>("regions-file"), options);
+    if (!loaded) return report_error(loaded.error());
   }
   const auto answer = match_trace(line.get<std::string>("trace-file"), options);
   if (!answer) return report_error(answer.error());

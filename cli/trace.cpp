@@ -9,6 +9,8 @@
 #include "cli/known_causes.h"
 #include "cli/live.h"
 #include "cli/probe_engine.h"
+#include "cli/region_history.h"
+#include "core/match/history.h"
 #include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
 
@@ -18,7 +20,7 @@ namespace whomap::cli {
 namespace {
 
 struct TraceOptions {
-  std::string pid, plan_file, output, format, engine;
+  std::string pid, plan_file, regions, output, format, engine;
   bool no_stubs = false, no_attach_risk = false;
 };
 
@@ -33,6 +35,8 @@ void add_options(CommandLine& line, TraceOptions& options) {
       "refuse when a thread waits in a call that an attach makes return EINTR")(
       "plan", po::value(&options.plan_file)->value_name("FILE"),
       "use a saved plan (whomap plan --format json)")(
+      "regions", po::value(&options.regions)->value_name("FILE"),
+      "a watch of this process (whomap watch -o): its longer history of the regions goes into the answer")(
       "output,o", po::value(&options.output)->value_name("FILE"),
       "the trace file; - is standard output, then no answer is printed")(
       "format", po::value(&options.format)->value_name("NAME")->default_value("text"),
@@ -42,11 +46,9 @@ void add_options(CommandLine& line, TraceOptions& options) {
 }
 
 /// The answer from the trace that was just written, as whomap match gives it.
-ExitStatus print_answer(const std::string& path, AnswerShape shape, const CommonOptions& common,
-                        std::vector<Signature> signatures) {
-  MatchOptions options;
-  options.signatures = std::move(signatures);
-  const auto answer = match_trace(path, options);
+ExitStatus print_answer(const std::string& path, const MatchOptions& match, AnswerShape shape,
+                        const CommonOptions& common) {
+  const auto answer = match_trace(path, match);
   if (!answer) return report_error(answer.error());
   if (auto wrote = write_answer(*answer, shape, "-", common); !wrote) return report_error(wrote.error());
   return answer_status(*answer);
@@ -114,6 +116,16 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!interrupts) return report_error(interrupts.error());
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
+  // Before anything is done to the process: a watch of another one would be found out only at the end.
+  MatchOptions match;
+  match.signatures = std::move(*signatures);
+  if (line.has("regions")) {
+    auto history = load_history(options.regions);
+    if (!history) return report_error(history.error());
+    if (auto same = check_history(*history, target->target.identity()); !same)
+      return report_error(same.error());
+    match.history = std::move(*history);
+  }
   const auto plan = plan_for(*target, options.plan_file, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
 
@@ -129,9 +141,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto result = capture(*target, *plan, recording, options, common);
   if (!result) return report_error(result.error());
   print_ending(common, recording.path, *result);
-  const ExitStatus answered = recording.path == "-"
-                                  ? ExitStatus::done
-                                  : print_answer(recording.path, *shape, common, std::move(*signatures));
+  const ExitStatus answered =
+      recording.path == "-" ? ExitStatus::done : print_answer(recording.path, match, *shape, common);
   return recording_status(*result).value_or(answered);
 }
 

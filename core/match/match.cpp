@@ -12,6 +12,7 @@
 
 #include "core/match/attribution.h"
 #include "core/match/event_order.h"
+#include "core/match/history.h"
 #include "core/match/ledger.h"
 #include "core/match/quantity.h"
 #include "core/match/verdict.h"
@@ -107,7 +108,28 @@ class Matcher {
       answer_.complete = true;
     };
     if (auto read = read_trace(path_, visitor); !read) return tl::make_unexpected(read.error());
-    return options_.regions.empty() ? Result<void>{} : take_regions();
+    if (!options_.regions.empty())
+      if (auto taken = take_regions(); !taken) return taken;
+    return use_history();
+  }
+
+  /// A trace that was cut has its last snapshot, or both, from the watch.
+  Result<void> use_history() {
+    if (!options_.history || options_.history->snapshots.empty()) return {};
+    const RegionHistory& history = *options_.history;
+    if (auto same = check_history(history, answer_.header.target); !same) return same;
+    const std::uint64_t start = answer_.header.start_ns;
+    if (!before_) {
+      before_ = history.snapshots.front();
+      for (const Snapshot& each : history.snapshots)
+        if (each.time_ns <= start) before_ = each;
+      answer_.notes.push_back(fmt::format("the first snapshot is that of {}", history.name));
+    }
+    if (!after_ && history.snapshots.back().time_ns > before_->time_ns) {
+      after_ = history.snapshots.back();
+      answer_.notes.push_back(fmt::format("the last snapshot is that of {}", history.name));
+    }
+    return {};
   }
 
   /// The snapshots from elsewhere instead of the trace's own.
@@ -227,7 +249,11 @@ class Matcher {
                 if (left.mapped_bytes != right.mapped_bytes) return left.mapped_bytes > right.mapped_bytes;
                 return std::pair(left.stack.id, left.syscall) < std::pair(right.stack.id, right.syscall);
               });
+    const bool with_history = options_.history && !options_.history->snapshots.empty() && before_ && after_ &&
+                              options_.regions.empty();
+    if (with_history) add_history(answer_, *before_, *after_, *options_.history);
     judge(answer_, attribution);
+    if (answer_.watched) answer_.verdict_text += " " + history_text(*answer_.watched);
     for (StackAnswer& each : answer_.stacks)
       each.advice = known_causes(options_.signatures, each.stack, each.verdict);
     add_notes(attribution);

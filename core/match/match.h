@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/match/culprit.h"
 #include "core/match/signatures.h"
+#include "core/regions/growth_shape.h"
 #include "core/trace/reader.h"
 #include "core/trace/records.h"
 
@@ -45,6 +46,13 @@ struct StackAnswer {
   std::vector<Advice> advice;  ///< by certainty
 };
 
+/// A region as a watch saw it, which is longer than the trace.
+struct RegionTrend {
+  double seconds = 0;  ///< since it, or what merged into it, was first seen
+  double size_delta = 0, resident_delta = 0;
+  GrowthShape shape;  ///< of its resident memory; of its size where none of it is resident
+};
+
 struct RegionAnswer {
   AddressRange range;
   std::string name;
@@ -54,6 +62,19 @@ struct RegionAnswer {
   std::optional<std::int64_t> rss_delta;
   std::uint64_t explained_bytes = 0;
   std::vector<std::uint32_t> stacks;
+  std::optional<RegionTrend> watched;
+};
+
+/// What a watch of the same process adds.
+struct WatchedGrowth {
+  std::string name;                        ///< of its file
+  double seconds = 0;                      ///< from its first reading to the trace's last snapshot
+  std::uint64_t snapshots = 0;             ///< of the watch, up to the trace's last one
+  GrowthShape resident;                    ///< RssAnon, RssShmem and swap together
+  std::uint64_t mapped_bytes = 0;          ///< newly mapped since its first reading
+  std::uint64_t in_explained_regions = 0;  ///< of those, in regions into which captured stacks map
+  std::optional<double> seconds_after;     ///< its last reading was that long after the trace's last snapshot
+  std::uint64_t still_mapped = 0, of_growth = 0;  ///< at that time, of the growth during the trace
 };
 
 struct Growth {                           ///< differences after - before; bytes
@@ -96,7 +117,21 @@ struct Answer {
   std::vector<RegionAnswer> regions;     ///< grown ones, by size_delta, descending
   std::vector<Unexplained> unexplained;  ///< by bytes, descending
   std::vector<ResidentPart> resident;    ///< by bytes, descending; empty when resident sizes are unknown
+  std::optional<WatchedGrowth> watched;
   std::vector<std::string> notes;
+};
+
+struct TimedTotals {
+  std::uint64_t time_ns = 0;
+  MemoryTotals totals;
+};
+
+/// The regions of a process over a longer time, as a watch saw them.
+struct RegionHistory {
+  TargetIdentity target;
+  std::string name;                 ///< where it comes from
+  std::vector<Snapshot> snapshots;  ///< ascending in time, at least one
+  std::vector<TimedTotals> totals;  ///< ascending, of more readings than there are snapshots
 };
 
 struct MatchOptions {
@@ -106,6 +141,8 @@ struct MatchOptions {
   std::vector<Snapshot> regions;
   std::string regions_name;           ///< where they come from, for the notes
   std::vector<Signature> signatures;  ///< known causes to look for
+  /// What is known of the time around the trace. It stands in for snapshots that a cut trace has not.
+  std::optional<RegionHistory> history;
 };
 
 /// Reads a trace and attributes the growth between its first and last snapshot.

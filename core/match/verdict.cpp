@@ -134,8 +134,10 @@ std::string trend(const Answer& answer, const Group& group) {
   std::string text = sum(group.by_time, 7, 9) != 0 ? fmt::format("Still growing at the end, {} on average.",
                                                                  rate_text(answer, group.growth))
                                                    : "None of it was mapped in the last third of the time.";
-  if (answer.seconds < sure_seconds)
-    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.", span_text(answer));
+  const bool longer = answer.watched && answer.watched->seconds > answer.seconds;
+  if (std::max(answer.seconds, longer ? answer.watched->seconds : 0) < sure_seconds)
+    text += fmt::format(" {} cannot tell a leak from a cache that is still filling.",
+                        longer ? seconds_text(answer.watched->seconds) : span_text(answer));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include "core/base/json_fields.h"
 #include "core/process/syscalls.h"
 #include "core/report/report.h"
+#include "core/report/watch_json.h"
 
 namespace whomap {
 namespace {
@@ -136,6 +137,17 @@ Json stack_json(const Answer& answer, const StackAnswer& row) {
   return json;
 }
 
+Json watched_json(const WatchedGrowth& watched) {
+  return {{"file", known_text(watched.name)},
+          {"seconds", rounded(watched.seconds, 1e-3)},
+          {"readings", watched.snapshots},
+          {"resident", shape_json(watched.resident)},
+          {"mapped_bytes", watched.mapped_bytes},
+          {"in_explained_regions_bytes", watched.in_explained_regions},
+          {"seconds_after", optional_json(watched.seconds_after)},
+          {"still_mapped_bytes", watched.seconds_after ? Json(watched.still_mapped) : Json(nullptr)}};
+}
+
 Json region_json(const RegionAnswer& region) {
   Json json{{"start", hex_string(region.range.start)},
             {"end", hex_string(region.range.end)},
@@ -146,6 +158,11 @@ Json region_json(const RegionAnswer& region) {
             {"explained_bytes", region.explained_bytes},
             {"stacks", region.stacks},
             {"name", known_text(region.name)}};
+  if (region.watched)
+    json["watched"] = {{"seconds", rounded(region.watched->seconds, 1e-3)},
+                       {"size_delta", rounded(region.watched->size_delta, 1)},
+                       {"resident_delta", rounded(region.watched->resident_delta, 1)},
+                       {"shape", shape_json(region.watched->shape)}};
   return json;
 }
 
@@ -164,6 +181,7 @@ Json to_json(const Answer& answer) {
       {"unexplained", Json::array()},
       {"resident", Json::array()},
       {"notes", Json::array()}};
+  if (answer.watched) json["watched"] = watched_json(*answer.watched);
   for (const StackAnswer& row : answer.stacks) json["stacks"].push_back(stack_json(answer, row));
   for (const RegionAnswer& region : answer.regions) json["regions"].push_back(region_json(region));
   for (const Unexplained& part : answer.unexplained)

@@ -2,6 +2,7 @@
 // The report for people: the answer first, then what it stands on. Every name that comes from the target goes
 // through printable().
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 
@@ -9,6 +10,7 @@
 
 #include "core/match/culprit.h"
 #include "core/match/quantity.h"
+#include "core/match/shape_text.h"
 #include "core/process/syscalls.h"
 #include "core/report/layout.h"
 #include "core/report/report.h"
@@ -241,6 +243,11 @@ class TextReport {
                                  plus(region.size_delta), region.rss_delta ? plus(*region.rss_delta) : "?",
                                  bytes_text(region.explained_bytes), fit(kind, names + 6))) +
           "\n";
+      if (region.watched && std::abs(region.watched->shape.change) >= least_shape_change)
+        out_ += wrap(fmt::format("watched for {}: {}", seconds_text(region.watched->seconds),
+                                 shape_text(region.watched->shape)),
+                     width_, 6, 4)
+                    .insert(0, 4, ' ');
     }
     if (answer_.regions.size() > options_.regions) {
       std::uint64_t rest = 0;
