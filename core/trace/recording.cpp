@@ -145,7 +145,7 @@ class Recorder {
     result_.armed = true;
     begin_ = Clock::now();
     // Read when the sites are watched already: whatever is newer than this snapshot was captured.
-    if (auto snapshot = look(take_snapshot)) {
+    if (auto snapshot = without_own(take_snapshot(target_))) {
       keep(writer_.snapshot(*snapshot));
       first_ = std::move(*snapshot);
     } else {
@@ -199,8 +199,7 @@ class Recorder {
       begin_letting_go("hits");
   }
 
-  Result<Snapshot> look(Result<Snapshot> (*read)(const Target&)) const {
-    auto snapshot = read(target_);
+  Result<Snapshot> without_own(Result<Snapshot> snapshot) const {
     if (snapshot) leave_out(*snapshot, options_.own_memory);
     return snapshot;
   }
@@ -208,7 +207,7 @@ class Recorder {
   /// Kept in case the target ends: then there is nothing left to read.
   void take_rolling_snapshot() {
     const auto begin = Clock::now();
-    if (auto snapshot = look(take_mapping_snapshot)) rolling_ = std::move(*snapshot);
+    if (auto snapshot = without_own(take_mapping_snapshot(target_))) rolling_ = std::move(*snapshot);
     const auto cost = Clock::now() - begin;
     constexpr int cost_share = 100;  // of the time goes into this at most
     next_rolling_ = Clock::now() + std::max<Clock::duration>(std::chrono::seconds(1), cost * cost_share);
@@ -216,8 +215,8 @@ class Recorder {
 
   void take_last_snapshot() {
     result_.end.end_ns = monotonic_ns();
-    if (auto snapshot =
-            target_gone_ ? fail(ErrorCode::process_ended, "the target has ended") : look(take_snapshot)) {
+    if (auto snapshot = target_gone_ ? fail(ErrorCode::process_ended, "the target has ended")
+                                     : without_own(take_snapshot(target_))) {
       if (first_)
         if (const auto added = add_resident_pages(target_, *first_, *snapshot); !added)
           note("which pages are in memory is not known: " + to_line(added.error()));
