@@ -93,8 +93,10 @@ TEST(PlanJson, EveryFieldIsChecked) {
   };
   for (const auto& [field, value] : good["sites"][1].items()) {
     nlohmann::json bad = good;
-    bad["sites"][1].erase(field);
-    refused(bad, "sites[1]." + field);
+    if (field != "stub") {  // plans began without it
+      bad["sites"][1].erase(field);
+      refused(bad, "sites[1]." + field);
+    }
     bad = good;
     bad["sites"][1][field] = 1.5;
     refused(bad, "sites[1]." + field);
@@ -107,6 +109,24 @@ TEST(PlanJson, EveryFieldIsChecked) {
     bad[field] = true;
     refused(bad, field);
   }
+}
+
+TEST(PlanJson, StubsAreCheckedAndMayBeMissing) {
+  const nlohmann::json good = parsed(sample());
+  for (const auto& [field, value] : good["sites"][0]["stub"].items()) {
+    nlohmann::json bad = good;
+    bad["sites"][0]["stub"].erase(field);
+    const auto plan = plan_from_json(bad);
+    ASSERT_FALSE(plan) << field;
+    EXPECT_NE(plan.error().happened.find("sites[0].stub." + field), std::string::npos)
+        << plan.error().happened;
+  }
+  nlohmann::json old = good;
+  old["sites"][0].erase("stub");
+  const auto plan = plan_from_json(old);
+  ASSERT_TRUE(plan);
+  EXPECT_FALSE(plan->sites[0].stub.possible);
+  EXPECT_FALSE(plan->sites[0].stub.reason.empty());
 }
 
 TEST(PlanJson, NumbersOutOfRangeAreRefused) {
