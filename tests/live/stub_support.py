@@ -45,11 +45,12 @@ def is_gone(pid):
 class Trace:
     """`whomap trace -p PID`, watched from outside."""
 
-    def __init__(self, pid, path, *options, seconds=60, env=None, preexec_fn=None):
+    def __init__(self, pid, path, *options, engine="gdb", seconds=60, env=None, preexec_fn=None):
+        self.engine = engine
         self.path = pathlib.Path(path)
         self.path.unlink(missing_ok=True)  # what it holds must be of this trace
         self.process = subprocess.Popen(
-            [WHOMAP, "trace", "-p", str(pid), "-d", str(seconds), "-o", str(path), *options],
+            [WHOMAP, "trace", "-p", str(pid), "--engine", engine, "-d", str(seconds), "-o", str(path), *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(env or {})}, preexec_fn=preexec_fn)
         self.gdb = self.supervisor = None
@@ -69,7 +70,7 @@ class Trace:
                 self.supervisor = child
             elif line and line[0].endswith(b"gdb"):
                 self.gdb = child
-        assert self.gdb and self.supervisor
+        assert self.supervisor and bool(self.gdb) == (self.engine == "gdb")
         return self
 
     def wait_captures(self, count):
@@ -89,7 +90,7 @@ class Trace:
 
     def wait_all_gone(self):
         """Nobody is left who holds or keeps the target, however the trace has ended."""
-        for pid in (self.gdb, self.supervisor):
+        for pid in filter(None, (self.gdb, self.supervisor)):
             wait_until(lambda: is_gone(pid), "GDB and the supervisor to end")
 
     def records(self):

@@ -118,7 +118,7 @@ def test_other_user(nothing_left, sleeper, tmp_path):
         pytest.skip("needs root to become another user")
     # The build folder may be out of reach for that user.
     folder = tmp_path / "reachable"
-    shutil.copytree(BUILD, folder, ignore=lambda path, names: [n for n in names if n not in ("whomap", "plugin")]
+    shutil.copytree(BUILD, folder, ignore=lambda path, names: [n for n in names if n not in ("whomap", "plugin", "signatures.json")]
                     if path == str(BUILD) else [])
     for parent in (folder, *[p for p in folder.parents if str(p).startswith("/tmp/")]):
         os.chmod(parent, 0o755)
@@ -174,8 +174,8 @@ def test_target_leaves_during_the_trace(targets, compile_c, tmp_path, how, reaso
 
 
 def test_gdb_missing(nothing_left, sleeper):
-    check(trace("-p", sleeper.pid, env={"PATH": "/nonexistent"}, cwd=nothing_left), 5, "gdb is not on PATH", "apt-get")
-    check(trace("-p", sleeper.pid, env={"WHOMAP_GDB": "/nonexistent/gdb"}, cwd=nothing_left), 5, "/nonexistent/gdb")
+    check(trace("--engine", "gdb", "-p", sleeper.pid, env={"PATH": "/nonexistent"}, cwd=nothing_left), 5, "gdb is not on PATH", "apt-get")
+    check(trace("--engine", "gdb", "-p", sleeper.pid, env={"WHOMAP_GDB": "/nonexistent/gdb"}, cwd=nothing_left), 5, "/nonexistent/gdb")
     assert is_running(sleeper.pid)
 
 
@@ -184,7 +184,7 @@ def test_gdb_without_python(nothing_left, sleeper, tmp_path):
     gdb.write_text("#!/bin/sh\nfor word; do case $word in echo*) echo \"${word#echo }\";; esac; done\n"
                    "echo 'Python scripting is not supported in this copy of GDB.' >&2\nexit 1\n")
     gdb.chmod(0o755)
-    check(trace("-p", sleeper.pid, env={"WHOMAP_GDB": str(gdb)}, cwd=nothing_left), 5, "no Python inside")
+    check(trace("--engine", "gdb", "-p", sleeper.pid, env={"WHOMAP_GDB": str(gdb)}, cwd=nothing_left), 5, "no Python inside")
     assert is_running(sleeper.pid)
 
 
@@ -192,7 +192,7 @@ def test_gdb_that_hangs_or_crashes(nothing_left, sleeper, tmp_path):
     gdb = tmp_path / "gdb"
     gdb.write_text("#!/bin/sh\nkill -SEGV $$\n")
     gdb.chmod(0o755)
-    result = trace("-p", sleeper.pid, env={"WHOMAP_GDB": str(gdb)}, cwd=nothing_left)
+    result = trace("--engine", "gdb", "-p", sleeper.pid, env={"WHOMAP_GDB": str(gdb)}, cwd=nothing_left)
     check(result, 5)
     assert is_running(sleeper.pid)
 

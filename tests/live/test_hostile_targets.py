@@ -125,7 +125,7 @@ def test_the_second_of_two_tracers_steps_back(targets, tmp_path):
 def test_a_gdb_that_was_frozen_is_waited_for(targets, tmp_path):
     process = targets.start(EXAMPLES / "raw_mmap", 300)
     before, trace = code_of(process.pid), tmp_path / "t"
-    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "-d", "2", "-q", "-o", trace],
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "--engine", "gdb", "-d", "2", "-q", "-o", trace],
                               stdout=subprocess.DEVNULL)
     wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
     os.kill(gdb_of(process.pid), signal.SIGSTOP)
@@ -151,7 +151,7 @@ def test_ctrl_c_on_a_script_ends_the_trace_and_nothing_else(targets, tmp_path):
 def test_sigint_to_the_gdb_of_a_trace_harms_nobody(targets, tmp_path):
     process = targets.start(EXAMPLES / "raw_mmap", 100)
     before = code_of(process.pid)
-    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "-d", "3", "-q", "-o", tmp_path / "t"],
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "--engine", "gdb", "-d", "3", "-q", "-o", tmp_path / "t"],
                               stdout=subprocess.DEVNULL)
     wait_until(lambda: differences(before, code_of(process.pid)), "breakpoints")
     os.kill(gdb_of(process.pid), signal.SIGINT)

@@ -60,12 +60,13 @@ def mispaired(events, log):
     return wrong
 
 
+@pytest.mark.parametrize("engine", ["gdb", "probe"])
 @pytest.mark.parametrize("mode, quota", [("", 12_600), ("signals", 6_300)])
-def test_every_call_is_its_own(targets, program, tmp_path, mode, quota):
+def test_every_call_is_its_own(targets, program, tmp_path, mode, quota, engine):
     log_path = tmp_path / "log"
     process = targets.start(program, log_path, quota, *filter(None, [mode]))
     before = code_of(process.pid)
-    trace = Trace(process.pid, tmp_path / "t", seconds=170).wait_armed()
+    trace = Trace(process.pid, tmp_path / "t", engine=engine, seconds=170).wait_armed()
     process.stdin.write(b"g")
     process.stdin.flush()
     assert process.stdout.readline() == b"done\n"
@@ -78,12 +79,13 @@ def test_every_call_is_its_own(targets, program, tmp_path, mode, quota):
     assert made >= 8 * quota
     events = trace.events()
     assert mispaired(events, log) == []
-    assert len(events) == made, errors  # none was lost
-    assert [what for what, times in log.items() if times] == []
+    end = trace.records()[-1]
+    # On a busy machine the reader may be too slow; then it says how many it has not seen, to the last one.
+    assert len(events) + end["lost"] == made, errors
+    assert sum(map(len, log.values())) == end["lost"]
     assert len({event["tid"] for event in events}) == 8
     failed = [event for event in events if result_of(int(event["result"], 16)) == FAILED]
     assert len(failed) > quota / 100
-    end = trace.records()[-1]
-    assert end["type"] == "end" and end["failed_calls"] == len(failed) and not end.get("lost") and not end.get("mispaired")
+    assert end["type"] == "end" and end["failed_calls"] == len(failed) and not end.get("mispaired")
     sites = next(record["plan"]["sites"] for record in trace.records() if record.get("format") == "whomap-trace")
     assert {sites[event["site"]]["kind"] for event in events} >= {"constant", "variable"}

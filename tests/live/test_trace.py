@@ -191,7 +191,7 @@ def test_killed_gdb_leaves_a_running_target_with_its_code(targets, compile_c, tm
     process = targets.start(compile_c(SLOW_MAPPER))
     before = code_of(process.pid)
     trace = tmp_path / "t"
-    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "--no-stubs", "-d", "60", "-o", trace],
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "--engine", "gdb", "--no-stubs", "-d", "60", "-o", trace],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
     os.kill(gdb_of(process.pid), signal.SIGKILL)
@@ -207,7 +207,7 @@ def test_a_gdb_that_is_told_to_end_detaches_first(raw_mmap, tmp_path, how):
     before = code_of(raw_mmap.pid)
     for round_ in range(5):
         trace = tmp_path / f"t{round_}"
-        tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", trace],
+        tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "--engine", "gdb", "-d", "60", "-q", "-o", trace],
                                   stdout=subprocess.DEVNULL)
         wait_until(lambda: trace.exists() and '"type":"event"' in trace.read_text(), "a captured call")
         os.kill(gdb_of(raw_mmap.pid), how)
