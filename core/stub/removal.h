@@ -30,8 +30,8 @@ struct Removed {
 /// is of. Errors: those of Standstill.
 Result<Removed> remove_stubs(const Target& target, StubState state);
 
-/// Writes int3 (armed) or nop at the trap points that hold the other of the two. Needs no stop: one byte
-/// each. Returns how many could not be written.
+/// Writes int3 (armed) or nop at the trap points that hold the other of the two, and the word that lets
+/// threads pass them. Disarming needs no stop. Returns how many could not be written.
 std::size_t set_traps(pid_t pid, const StubState& state, bool armed);
 
 /// Processes other than the target that carry its stubs: children forked while they were in.

@@ -17,6 +17,7 @@ from .status import StatusFile
 # are still reported to GDB. It has to see these reports, and to believe that the breakpoints are in,
 # before it lets go; or a thread would go on behind half an instruction, and a child would keep them.
 SETTLE_SECONDS = 0.1
+VFORK_PATIENCE_SECONDS = 5
 ORDERLY_END_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
@@ -27,6 +28,28 @@ def start_time(pid):
             return int(stat.read().rpartition(b")")[2].split()[22 - 3])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def waits_for_vfork_child(pid):
+    """Does a thread sleep where no tracer can stop it? The others would stand still with it."""
+    for task in os.scandir("/proc/%d/task" % pid):
+        try:
+            with open(task.path + "/stat", "rb") as stat:
+                if stat.read().rpartition(b")")[2].split()[0] == b"D":
+                    return True
+        except OSError:
+            pass  # it has ended
+    return False
+
+
+def let_vforks_end(pid):
+    """Waits a while for a moment in which all threads can be stopped."""
+    deadline = time.monotonic() + VFORK_PATIENCE_SECONDS
+    try:
+        while waits_for_vfork_child(pid) and time.monotonic() < deadline:
+            time.sleep(0.002)
+    except OSError:
+        pass  # the process has ended, which the next step will find
 
 
 class Session:
@@ -83,6 +106,7 @@ class Session:
         expected = self.plan["target"]["start_time"]
         if start_time(self.pid) != expected:
             raise RuntimeError("process %d is not the one the plan was made for" % self.pid)
+        let_vforks_end(self.pid)
         self.stopped_since = time.monotonic_ns()
         gdb.execute("attach %d" % self.pid, to_string=True)
         if gdb.selected_inferior().pid != self.pid:
@@ -155,6 +179,7 @@ class Session:
         self.tracer.take_out_breakpoints()
         self.tracer.disarm_traps()
         time.sleep(SETTLE_SECONDS)
+        let_vforks_end(self.pid)
         gdb.post_event(lambda: self.let_go(reason))
 
     def disable_breakpoints(self):
