@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -42,11 +43,16 @@ bool is_ending(char state) {
   return state == 'Z' || state == 'X';
 }
 
-/// A thread in uninterruptible sleep, which ptrace cannot stop: the parent of a vfork child, or one that
-/// waits for a disk. 0 when there is none.
-pid_t find_uninterruptible(const Target& target) {
-  for (const pid_t tid : target.threads())
-    if (task_state(target.pid(), tid) == 'D') return tid;
+/// The parent of a vfork child, which ptrace cannot stop before that child is done; 0 when there is none.
+/// Others in uninterruptible sleep, most of all those that wait for the lock of the address space, soon wake
+/// up.
+pid_t find_vfork_parent(const Target& target) {
+  for (const pid_t tid : target.threads()) {
+    if (task_state(target.pid(), tid) != 'D') continue;
+    const auto call = read_file(fmt::format("/proc/{}/task/{}/syscall", target.pid(), tid));
+    const long number = call ? std::strtol(call->c_str(), nullptr, 10) : -1;
+    if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3) return tid;
+  }
   return 0;
 }
 
@@ -76,7 +82,7 @@ Result<Standstill> Standstill::begin(const Target& target, const StandstillLimit
   pid_t busy = 0;
   while (true) {
     // Looked at before anything is stopped, so that others do not wait for what cannot be hurried.
-    busy = find_uninterruptible(target);
+    busy = find_vfork_parent(target);
     if (busy != 0 && monotonic_ns() < deadline) {
       pause_us(1000);
       continue;

@@ -18,6 +18,7 @@ from .status import StatusFile
 # before it lets go; or a thread would go on behind half an instruction, and a child would keep them.
 SETTLE_SECONDS = 0.1
 VFORK_PATIENCE_SECONDS = 5
+CALLS_LIKE_VFORK = {b"56", b"58", b"435"}  # clone, vfork, clone3 of x86-64
 ORDERLY_END_SIGNALS = {signal.SIGTERM, signal.SIGHUP}
 
 
@@ -31,11 +32,15 @@ def start_time(pid):
 
 
 def waits_for_vfork_child(pid):
-    """Does a thread sleep where no tracer can stop it? The others would stand still with it."""
+    """Does a thread sleep where no tracer can stop it, until a child is done? The others would stand still with it.
+    Threads that wait for the lock of the address space sleep so too, but not for long."""
     for task in os.scandir("/proc/%d/task" % pid):
         try:
             with open(task.path + "/stat", "rb") as stat:
-                if stat.read().rpartition(b")")[2].split()[0] == b"D":
+                if stat.read().rpartition(b")")[2].split()[0] != b"D":
+                    continue
+            with open(task.path + "/syscall", "rb") as call:
+                if call.read().split()[0] in CALLS_LIKE_VFORK:
                     return True
         except OSError:
             pass  # it has ended

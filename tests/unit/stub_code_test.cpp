@@ -1,164 +1,190 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stubs executed in this process: results, what is handed over, and instructions that move.
+// Code that moves, and stubs that run: in this process, behind a copy of glibc's syscall().
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <initializer_list>
-#include <map>
 
 #include "core/stub/move_code.h"
 #include "core/stub/stub_code.h"
+#include "core/stub/trap_engine.h"
 
 namespace whomap {
 namespace {
 
-/// Counts instead of handing over: after the call, one more in the counter of the number.
+constexpr std::size_t page = 4096;
+
+TEST(MoveCode, LeavesWhatDoesNotDependOnItsPlace) {
+  const std::vector<std::uint8_t> code{0xB8, 9,    0,    0,    0,
+                                       0x4C, 0x8B, 0x4C, 0x24, 8};  // mov $9,%eax; mov 8(%rsp),%r9
+  EXPECT_EQ(move_code(code, 0x1000, 0x7F0000000000).value(), code);
+}
+
+TEST(MoveCode, AdjustsDistancesFromRip) {
+  const std::vector<std::uint8_t> code{0x90, 0x48, 0x8B, 0x05, 0x10, 0, 0, 0};  // nop; mov 0x10(%rip),%rax
+  const auto moved = move_code(code, 0x10000, 0x18000).value();
+  std::int32_t distance = 0;
+  std::memcpy(&distance, &moved[4], sizeof distance);
+  EXPECT_EQ(distance, 0x10 - 0x8000);
+  EXPECT_EQ(moved[0], 0x90);
+}
+
+TEST(MoveCode, RefusesWhatItCannotMove) {
+  const std::vector<std::uint8_t> from_rip{0x48, 0x8B, 0x05, 0x10, 0, 0, 0};
+  const std::vector<std::vector<std::uint8_t>> jumps{
+      {0xE8, 0, 0, 0, 0}, {0xEB, 0}, {0x74, 2}, {0xE9, 0, 0, 0, 0}, {0xE3, 0}, {0xFF, 0xE0}, {0xC3}};
+  EXPECT_FALSE(move_code(from_rip, 0x10000, 0x10000 + (std::uint64_t{3} << 30)));
+  for (const auto& jump : jumps) EXPECT_FALSE(move_code(jump, 0x1000, 0x2000)) << int{jump[0]};
+  EXPECT_FALSE(move_code(std::vector<std::uint8_t>{0x48, 0x8B}, 0x1000, 0x2000));  // cut in the middle
+}
+
+/// Runs the call and counts, with what is free after it.
 class Counting : public HandOver {
  public:
-  Result<void> emit(CodeBuffer& code, std::uint32_t /*site*/, std::int64_t number) override {
-    code.append(std::array<std::uint8_t, 2>{0x0F, 0x05});
-    code.append(std::array<std::uint8_t, 2>{0x48, 0xB9});  // movabs $counter,%rcx
-    std::array<std::uint8_t, 8> address{};
-    const auto counter = reinterpret_cast<std::uint64_t>(&counts[number]);
-    std::memcpy(address.data(), &counter, sizeof counter);
-    code.append(address);
-    code.append(std::array<std::uint8_t, 3>{0x48, 0xFF, 0x01});  // incq (%rcx)
+  Result<void> emit(CodeBuffer& code, std::uint32_t, std::int64_t) override {
+    code.append(std::array<std::uint8_t, 4>{0x0F, 0x05, 0x49, 0xBB});  // syscall; movabs $count,%r11
+    code.append(std::array<std::uint8_t, 8>{});
+    code.write64(code.bytes().size() - 8, reinterpret_cast<std::uint64_t>(&count));
+    code.append(std::array<std::uint8_t, 10>{0x49, 0x8B, 0x0B,        // mov (%r11),%rcx
+                                             0x48, 0x8D, 0x49, 0x01,  // lea 1(%rcx),%rcx
+                                             0x49, 0x89, 0x0B});      // mov %rcx,(%r11)
     return {};
   }
-  std::map<std::int64_t, std::uint64_t> counts;
+  volatile std::uint64_t count = 0;
 };
 
-/// A page of code that is filled before it becomes executable.
-class CodePage {
- public:
-  CodePage() : memory_(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
-  ~CodePage() { ::munmap(memory_, size); }
-  CodePage(const CodePage&) = delete;
-  CodePage& operator=(const CodePage&) = delete;
-  void write(std::uint64_t at, std::span<const std::uint8_t> bytes) const {
-    std::memcpy(reinterpret_cast<void*>(at), bytes.data(), bytes.size());
+/// A copy of glibc's syscall() (2.36), and room for stubs near it.
+class Sites : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    memory_ = static_cast<std::uint8_t*>(
+        ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ASSERT_NE(memory_, MAP_FAILED);
+    std::copy(function_.begin(), function_.end(), memory_);
+    site_.id = 3;
+    site_.syscall_address = start() + 23;
+    site_.return_address = start() + 25;
+    site_.kind = NumberKind::variable;
+    site_.stub = {true, "", start() + 18, 5, {function_.begin() + 18, function_.begin() + 23}};
   }
-  void seal() const { ASSERT_EQ(::mprotect(memory_, size, PROT_READ | PROT_EXEC), 0); }
-  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_); }
-  static constexpr std::size_t size = 8192;
+  void TearDown() override { ::munmap(memory_, 4 * page); }
 
- private:
-  void* memory_;
+  [[nodiscard]] std::uint64_t start() const { return reinterpret_cast<std::uint64_t>(memory_); }
+  [[nodiscard]] std::uint64_t room() const { return start() + page; }
+
+  void install(CodeBuffer& code, HandOver& hand_over) {
+    const auto jump = append_stub(code, site_, hand_over);
+    ASSERT_TRUE(jump) << jump.error().happened;
+    EXPECT_EQ(jump->original, site_.stub.code);
+    std::copy(code.bytes().begin(), code.bytes().end(), memory_ + page);
+    std::copy(jump->jump.begin(), jump->jump.end(), memory_ + 18);
+  }
+
+  /// Calls the copy with flags set and looks at those that it leaves; the last comparison in it changes none.
+  long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+    long result = number;
+    std::uint64_t flags = 0xCD5;  // carry, parity, adjust, zero, sign, direction off, overflow
+    flags &= ~std::uint64_t{0x400 | 0x100};
+    const std::uint64_t before = flags;
+    asm volatile(
+        "sub $128, %%rsp\n push %[f]\n push %[flags]\n popf\n call *%[function]\n pushf\n pop %[flags]\n lea "
+        "136(%%rsp), %%rsp\n"
+        : "=a"(result), [flags] "+&b"(flags), "+D"(number), "+S"(a), "+d"(b), "+c"(c)
+        : [function] "r"(memory_), [f] "r"(f)
+        : "r8", "r9", "r10", "r11", "memory", "cc");
+    (void)d, (void)e;
+    constexpr std::uint64_t arithmetic = 0x8D5;
+    EXPECT_EQ(flags & arithmetic, before & arithmetic);
+    return result;
+  }
+
+  /// mov %rdi,%rax; mov %rsi,%rdi; mov %rdx,%rsi; mov %rcx,%rdx; mov %r8,%r10; mov %r9,%r8; mov 8(%rsp),%r9;
+  /// syscall; ret
+  static constexpr std::array<std::uint8_t, 26> function_{
+      0x48, 0x89, 0xF8, 0x48, 0x89, 0xF7, 0x48, 0x89, 0xD6, 0x48, 0x89, 0xCA, 0x4D,
+      0x89, 0xC2, 0x4D, 0x89, 0xC8, 0x4C, 0x8B, 0x4C, 0x24, 0x08, 0x0F, 0x05, 0xC3};
+  std::uint8_t* memory_ = nullptr;
+  Site site_;
 };
 
-/// syscall(2) as glibc has it: the number and up to six arguments, the last one on the stack.
-constexpr std::array<std::uint8_t, 26> dispatcher{
-    0x48, 0x89, 0xF8, 0x48, 0x89, 0xF7, 0x48, 0x89, 0xD6, 0x48, 0x89, 0xCA,
-    0x4D, 0x89, 0xC2, 0x4D, 0x89, 0xC8, 0x4C, 0x8B, 0x4C, 0x24, 0x08,  // mov 8(%rsp),%r9: room
-    0x0F, 0x05,                                                        // syscall
-    0xC3};
-constexpr std::uint64_t room_at = 18, call_at = 23;
-
-Site dispatcher_site(std::uint64_t base, std::vector<std::int64_t> numbers) {
-  Site site;
-  site.kind = NumberKind::variable;
-  site.numbers = std::move(numbers);
-  site.syscall_address = base + call_at;
-  site.return_address = base + call_at + 2;
-  site.stub.possible = true;
-  site.stub.address = base + room_at;
-  site.stub.length = 5;
-  site.stub.code.assign(dispatcher.begin() + room_at, dispatcher.begin() + call_at);
-  return site;
-}
-
-TEST(StubCode, CallsThatAreOursAreHandedOverAndTheOthersPass) {
-  const CodePage page;
-  page.write(page.address(), dispatcher);
-  const Site site = dispatcher_site(page.address(), {SYS_mmap, SYS_munmap, SYS_mremap, SYS_brk, SYS_mprotect,
-                                                     SYS_madvise, SYS_shmat, SYS_shmdt});
+TEST_F(Sites, VariableStubCountsItsNumbersOnly) {
+  site_.numbers = {SYS_getpid, SYS_mmap, SYS_getegid, 1000};  // with short and long distances
   Counting counting;
-  CodeBuffer code(page.address() + 4096);
-  const auto jump = append_stub(code, site, counting);
-  ASSERT_TRUE(jump) << to_line(jump.error());
-  EXPECT_EQ(jump->original, site.stub.code);
-  EXPECT_EQ(jump->jump.size(), jump->original.size());
-  page.write(page.address() + 4096, code.bytes());
-  page.write(jump->address, jump->jump);
-  page.seal();
-
-  const auto call = reinterpret_cast<long (*)(long, long, long, long, long, long, long)>(page.address());
-  EXPECT_EQ(call(SYS_getppid, 0, 0, 0, 0, 0, 0), ::getppid());
-  const long mapped = call(SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  EXPECT_GT(mapped, 0);
-  EXPECT_EQ(call(SYS_munmap, mapped, 4096, 0, 0, 0, 0), 0);
-  EXPECT_EQ(call(SYS_munmap, 1, 4096, 0, 0, 0, 0), -EINVAL);
-  EXPECT_EQ(call(SYS_shmdt, 1, 0, 0, 0, 0, 0), -EINVAL);
-  // The kernel looks at the low half of rax only.
-  EXPECT_EQ(call((7L << 32) | SYS_munmap, 1, 4096, 0, 0, 0, 0), -EINVAL);
-  EXPECT_EQ(counting.counts, (std::map<std::int64_t, std::uint64_t>{{SYS_mmap, 1},
-                                                                    {SYS_munmap, 3},
-                                                                    {SYS_mremap, 0},
-                                                                    {SYS_brk, 0},
-                                                                    {SYS_mprotect, 0},
-                                                                    {SYS_madvise, 0},
-                                                                    {SYS_shmat, 0},
-                                                                    {SYS_shmdt, 1}}));
+  CodeBuffer code(room());
+  install(code, counting);
+  EXPECT_EQ(call(SYS_getppid), ::getppid());
+  EXPECT_EQ(call(SYS_gettid), ::gettid());
+  EXPECT_EQ(counting.count, 0U);
+  EXPECT_EQ(call(SYS_getpid), ::getpid());
+  EXPECT_EQ(call(SYS_getegid), static_cast<long>(::getegid()));
+  EXPECT_EQ(counting.count, 2U);
+  EXPECT_EQ(call(1000), -ENOSYS);
+  EXPECT_EQ(counting.count, 3U);
+  // The kernel looks at the lower half alone.
+  EXPECT_EQ(call(static_cast<long>(0xFFFFFFFF00000000UL) | SYS_getpid), ::getpid());
+  EXPECT_EQ(counting.count, 4U);
+  EXPECT_EQ(call(SYS_kill, ::getpid(), 0), 0);
+  EXPECT_EQ(counting.count, 4U);
 }
 
-TEST(StubCode, AConstantNumberNeedsNoTest) {
-  constexpr std::array<std::uint8_t, 8> own_munmap{0xB8, 0x0B, 0, 0, 0, 0x0F, 0x05, 0xC3};
-  const CodePage page;
-  page.write(page.address(), own_munmap);
-  Site site;
-  site.kind = NumberKind::constant;
-  site.number = SYS_munmap;
-  site.syscall_address = page.address() + 5;
-  site.return_address = page.address() + 7;
-  site.stub.address = page.address();
-  site.stub.length = 5;
-  site.stub.code.assign(own_munmap.begin(), own_munmap.begin() + 5);
+TEST_F(Sites, ConstantStubCountsAll) {
+  site_.kind = NumberKind::constant;
+  site_.number = SYS_getpid;
   Counting counting;
-  CodeBuffer code(page.address() + 4096);
-  const auto jump = append_stub(code, site, counting);
-  ASSERT_TRUE(jump);
-  page.write(page.address() + 4096, code.bytes());
-  page.write(jump->address, jump->jump);
-  page.seal();
-  EXPECT_EQ(reinterpret_cast<long (*)(long, long)>(page.address())(1, 4096), -EINVAL);
-  EXPECT_EQ(counting.counts[SYS_munmap], 1U);
+  CodeBuffer code(room());
+  install(code, counting);
+  EXPECT_EQ(call(SYS_getpid), ::getpid());
+  EXPECT_EQ(counting.count, 1U);
 }
 
-TEST(StubCode, OutOfReachIsAnError) {
+TEST_F(Sites, StubOutOfReachIsRefused) {
+  site_.numbers = {SYS_getpid};
   Counting counting;
-  CodeBuffer code(0x7F0000000000);
-  EXPECT_FALSE(append_stub(code, dispatcher_site(0x400000, {SYS_mmap}), counting));
+  CodeBuffer code(start() + (std::uint64_t{3} << 30));
+  EXPECT_FALSE(append_stub(code, site_, counting));
 }
 
-TEST(MoveCode, DisplacementsRelativeToRipFollow) {
-  // mov 0x10(%rip),%rax at 0x1000 reads 0x1017; from 0x5000 the distance is -0x3FF0.
-  constexpr std::array<std::uint8_t, 7> load{0x48, 0x8B, 0x05, 0x10, 0, 0, 0};
-  const auto moved = move_code(load, 0x1000, 0x5000);
-  ASSERT_TRUE(moved);
-  EXPECT_EQ(*moved, (std::vector<std::uint8_t>{0x48, 0x8B, 0x05, 0x10, 0xC0, 0xFF, 0xFF}));
-  EXPECT_FALSE(move_code(load, 0x1000, 0x7F0000000000)) << "out of reach";
+std::uint64_t trapped_at = 0;
+void on_trap(int, siginfo_t*, void* context) {
+  trapped_at = static_cast<std::uint64_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
 }
 
-TEST(MoveCode, JumpsCallsAndHalfInstructionsStay) {
-  const auto refused = [](std::initializer_list<std::uint8_t> code) {
-    const std::vector<std::uint8_t> bytes(code);
-    return !move_code(bytes, 0x1000, 0x2000);
-  };
-  EXPECT_TRUE(refused({0xE8, 0, 0, 0, 0}));            // call
-  EXPECT_TRUE(refused({0xE9, 0, 0, 0, 0}));            // jmp
-  EXPECT_TRUE(refused({0x75, 0x02}));                  // jne
-  EXPECT_TRUE(refused({0xE3, 0x02}));                  // jrcxz
-  EXPECT_TRUE(refused({0xFF, 0xE0}));                  // jmp *%rax
-  EXPECT_TRUE(refused({0xC3}));                        // ret
-  EXPECT_TRUE(refused({0xC7, 0xF8, 0, 0, 0, 0}));      // xbegin
-  EXPECT_TRUE(refused({0xB8, 0x09, 0}));               // cut
-  EXPECT_FALSE(refused({0xB8, 0x09, 0, 0, 0}));        // mov $9,%eax
-  EXPECT_FALSE(refused({0x4C, 0x8B, 0x4C, 0x24, 8}));  // mov 8(%rsp),%r9
+TEST_F(Sites, TrapIsPassedUnlessItsWordSaysSo) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_sigaction = on_trap;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGTRAP, &action, &before), 0);
+  site_.numbers = {SYS_getpid};
+  TrapEngine engine(page);
+  CodeBuffer code(room());
+  const std::uint64_t data = start() + 2 * page;
+  ASSERT_TRUE(engine.begin(code, data));
+  install(code, engine);
+  ASSERT_EQ(engine.traps().size(), 1U);
+  const TrapPoint trap = engine.traps().front();
+  EXPECT_EQ(trap.site, 3U);
+  EXPECT_EQ(trap.number, SYS_getpid);
+  auto* const byte = reinterpret_cast<std::uint8_t*>(trap.address);
+  auto* const word = reinterpret_cast<std::uint32_t*>(data + page);
+  ASSERT_EQ(*byte, 0x90);
+  for (const std::uint8_t each : std::array<std::uint8_t, 2>{0x90, 0xCC}) {
+    *byte = each;
+    *word = 0;
+    trapped_at = 0;
+    EXPECT_EQ(call(SYS_getpid), ::getpid());
+    EXPECT_EQ(trapped_at, 0U);
+    *word = 1;
+    EXPECT_EQ(call(SYS_getpid), ::getpid());
+    EXPECT_EQ(trapped_at, each == 0xCC ? trap.address + 1 : 0);
+  }
+  EXPECT_EQ(call(SYS_getppid), ::getppid());
+  ::sigaction(SIGTRAP, &before, nullptr);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where stubs may lie, where a jump may go, and what is written down about it.
+// Where stubs may lie, and the file that says what was changed.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -9,178 +9,207 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/plan/stub_room.h"
 #include "core/stub/placement.h"
 #include "core/stub/stub_state.h"
 
 namespace whomap {
 namespace {
 
+constexpr std::uint64_t page = 4096;
 constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+constexpr std::uint64_t place_size = std::uint64_t{1} << 19;
 
-Vma vma(std::uint64_t start, std::uint64_t end, std::string name, std::uint64_t inode = 0) {
-  Vma each;
-  each.start = start;
-  each.end = end;
-  each.name = std::move(name);
-  each.inode = inode;
-  return each;
+Vma vma(std::uint64_t start, std::uint64_t size, const char* name = "", std::uint64_t inode = 0) {
+  Vma made;
+  made.start = start;
+  made.end = start + size;
+  made.name = name;
+  made.inode = inode;
+  return made;
 }
 
-std::vector<Vma> usual_process() {
-  return {vma(0x555555554000, 0x555555556000, "/bin/x", 1), vma(0x555555577000, 0x555555598000, "[heap]"),
-          vma(0x7F0000000000, 0x7F0000200000, "/lib/libc.so", 2),
-          vma(0x7F0000400000, 0x7F0000430000, "/lib/ld.so", 3),
-          vma(0x7FFF00000000, 0x7FFF00021000, "[stack]")};
+/// As of a program at its usual addresses.
+std::vector<Vma> usual(std::uint64_t libraries = 0x7F0000000000) {
+  return {vma(0x555555554000, 8 * page, "/bin/program", 1), vma(0x55555555C000, page, "/bin/program", 1),
+          vma(0x555555600000, 33 * page, "[heap]"),         vma(libraries, 400 * page, "/lib/libc.so.6", 2),
+          vma(0x7FFFFFFDE000, 33 * page, "[stack]"),        vma(0x7FFFFFFFF000, page, "[vdso]")};
 }
 
-TEST(StubPlacement, OnePlaceForLibrariesAboveThemAndOneForTheProgram) {
-  const std::vector<std::uint64_t> sites{0x555555555000, 0x7F0000100000, 0x7F0000410000};
-  const Placement placement = find_places(usual_process(), sites, 0x10000, 4096);
+void expect_free_and_in_reach(const std::vector<Vma>& vmas, std::uint64_t place, std::uint64_t site) {
+  EXPECT_EQ(place % page, 0U);
+  for (const Vma& each : vmas)
+    EXPECT_TRUE(place + place_size <= each.start || place >= each.end) << each.name;
+  const std::uint64_t distance = place > site ? place + place_size - site : site - place;
+  EXPECT_LT(distance, 2 * gib);
+}
+
+TEST(Placement, ServesTheProgramAndTheLibraries) {
+  const auto vmas = usual();
+  const std::vector<std::uint64_t> sites{0x7F0000010000, 0x555555555000, 0x7F0000020000};
+  const Placement placement = find_places(vmas, sites, place_size, page);
   EXPECT_TRUE(placement.unreachable.empty());
   ASSERT_EQ(placement.neighbourhoods.size(), 2U);
-  const Neighbourhood& program = placement.neighbourhoods[0];
-  EXPECT_EQ(program.served, (std::vector<std::size_t>{0}));
-  // Neither right above the heap nor within what it may grow into.
-  EXPECT_TRUE(program.place < 0x555555554000 || program.place >= 0x555555598000 + gib)
-      << std::hex << program.place;
-  EXPECT_LT(program.place > 0x555555555000 ? program.place - 0x555555555000 : 0x555555555000 - program.place,
-            2 * gib);
-  const Neighbourhood& libraries = placement.neighbourhoods[1];
-  EXPECT_EQ(libraries.served, (std::vector<std::size_t>{1, 2}));
-  EXPECT_GE(libraries.place, 0x7F0000430000U + 65536);
-  EXPECT_LT(libraries.place, 0x7F0000430000U + gib) << "above the libraries, where the kernel maps last";
-  EXPECT_EQ(libraries.place % 4096, 0U);
+  for (const Neighbourhood& each : placement.neighbourhoods)
+    for (const std::size_t index : each.served) expect_free_and_in_reach(vmas, each.place, sites[index]);
+  EXPECT_EQ(placement.neighbourhoods[0].served, std::vector<std::size_t>{1});
+  EXPECT_EQ(placement.neighbourhoods[1].served, (std::vector<std::size_t>{0, 2}));
 }
 
-TEST(StubPlacement, AStaticProgramAtALowAddress) {
-  const std::vector<Vma> vmas{vma(0x400000, 0x500000, "/bin/static", 1), vma(0x1C00000, 0x1D00000, "[heap]"),
-                              vma(0x7FFF00000000, 0x7FFF00021000, "[stack]")};
-  const std::vector<std::uint64_t> sites{0x410000};
-  const Placement placement = find_places(vmas, sites, 0x10000, 4096);
+TEST(Placement, LeavesRoomAboveTheHeap) {
+  const auto vmas = usual();
+  const Placement placement = find_places(vmas, std::vector<std::uint64_t>{0x555555555000}, place_size, page);
   ASSERT_EQ(placement.neighbourhoods.size(), 1U);
-  EXPECT_GE(placement.neighbourhoods[0].place, 0x1D00000 + gib);
-  EXPECT_LT(placement.neighbourhoods[0].place + 0x10000, 0x410000 + 2 * gib);
+  const std::uint64_t place = placement.neighbourhoods[0].place;
+  const std::uint64_t heap_end = 0x555555600000 + 33 * page;
+  EXPECT_FALSE(place >= 0x555555554000 && place < heap_end + gib);
 }
 
-TEST(StubPlacement, NoFreeMemoryWithinReachIsSaid) {
-  const std::vector<Vma> vmas{vma(0x100000, 0x700000000000, "/big", 1)};
-  const std::vector<std::uint64_t> sites{0x300000000000};
-  const Placement placement = find_places(vmas, sites, 0x10000, 4096);
+TEST(Placement, LeavesRoomBelowWhatMayGrowDown) {
+  auto vmas = usual();
+  const std::uint64_t site = 0x7FFFFF000000;  // near the stack
+  vmas.insert(vmas.end() - 2, vma(site, page, "/lib/near.so", 3));
+  const Placement placement = find_places(vmas, std::vector<std::uint64_t>{site}, place_size, page);
+  ASSERT_EQ(placement.neighbourhoods.size(), 1U);
+  const std::uint64_t place = placement.neighbourhoods[0].place;
+  expect_free_and_in_reach(vmas, place, site);
+  for (const Vma& each : vmas) {
+    if (each.start >= place) {
+      EXPECT_GE(each.start - place, 64ULL << 20) << each.name;
+    }
+  }
+}
+
+TEST(Placement, SaysWhatIsOutOfReach) {
+  const std::uint64_t site = 0x7F0000010000;
+  const std::vector<Vma> vmas{vma(0x7EFF00000000, 8 * gib, "/all/taken", 1)};
+  const Placement placement = find_places(vmas, std::vector<std::uint64_t>{site}, place_size, page);
   EXPECT_TRUE(placement.neighbourhoods.empty());
-  EXPECT_EQ(placement.unreachable, (std::vector<std::size_t>{0}));
+  EXPECT_EQ(placement.unreachable, std::vector<std::size_t>{0});
 }
 
-/// The rooms of all calls in `bytes`, taken for a function that begins with them.
-StubRoom room_in(std::vector<std::uint8_t> bytes, std::uint64_t call_offset, bool entry_known = true) {
-  constexpr std::uint64_t base = 0x401000;
-  const std::size_t size = bytes.size();
-  const ModuleCode module(CodeView::of_bytes(base, std::move(bytes)), nullptr, x86_64, 0, "/x", "");
-  CodeSite site;
-  site.address = base + call_offset;
-  site.next = site.address + 2;
-  site.bounds.range = {base, base + size};
-  site.bounds.entry_known = entry_known;
-  site.bounds.name = "f";
-  return find_stub_rooms(module, {site}).front();
+TEST(Placement, OfNothingIsNothing) {
+  const Placement placement = find_places(usual(), {}, place_size, page);
+  EXPECT_TRUE(placement.neighbourhoods.empty() && placement.unreachable.empty());
 }
 
-TEST(StubRoomTest, TheInstructionOfFiveBytesBeforeTheCall) {
-  const StubRoom room = room_in({0xB8, 9, 0, 0, 0, 0x0F, 0x05, 0xC3}, 5);
-  EXPECT_TRUE(room.possible) << room.reason;
-  EXPECT_EQ(room.address, 0x401000U);
-  EXPECT_EQ(room.length, 5);
-  // Shorter ones in between move along.
-  const StubRoom moved = room_in({0xB8, 9, 0, 0, 0, 0x31, 0xFF, 0x0F, 0x05, 0xC3}, 7);
-  EXPECT_TRUE(moved.possible) << moved.reason;
-  EXPECT_EQ(moved.code.size(), 7U);
+StubState some_state() {
+  StubState state;
+  state.target = {4242, 777, "/bin/program", "program"};
+  state.nonce = std::string(32, 'a');
+  state.memory = {{0x7000, 4096, "code"}, {0x9000, 8192, "data"}};
+  state.jumps = {{1, 0x401000, {0xB8, 9, 0, 0, 0}, {0xE9, 1, 2, 3, 4}}};
+  state.traps = {{0x7050, 1, 9}};
+  state.breakpoints = {{0x402000, 0x55, 12, 0x2000}};
+  state.armed_word = 0xA000;
+  state.syscall_address = 0x401005;
+  state.trap_handler = 0x7040;
+  state.action_address = 0x9800;
+  state.old_action.assign(32, 7);
+  return state;
 }
 
-TEST(StubRoomTest, NoRoomAndWhy) {
-  EXPECT_FALSE(room_in({0x31, 0xFF, 0x0F, 0x05, 0xC3}, 2).possible) << "nothing of 5 bytes";
-  EXPECT_FALSE(room_in({0xB8, 9, 0, 0, 0, 0x0F, 0x05, 0xC3}, 5, false).possible) << "no known boundary";
-  EXPECT_FALSE(room_in({0xB8, 9, 0, 0, 0, 0x75, 0x00, 0x0F, 0x05, 0xC3}, 7).possible)
-      << "a branch in between";
-  EXPECT_FALSE(room_in({0xB8, 9, 0, 0, 0, 0x0F, 0x05, 0xEB, 0xFC}, 5).possible) << "a jump back to the call";
-  EXPECT_FALSE(room_in({0xB8, 9, 0, 0, 0, 0x31, 0xFF, 0x0F, 0x05, 0xE9, 0xF7, 0xFF, 0xFF, 0xFF}, 7).possible)
-      << "a long jump between the two";
-  EXPECT_FALSE(room_in({0xFF, 0xE0, 0xB8, 9, 0, 0, 0, 0x0F, 0x05, 0xC3}, 7).possible) << "a jump to anywhere";
-  EXPECT_TRUE(room_in({0xB8, 9, 0, 0, 0, 0x0F, 0x05, 0xEB, 0xF7}, 5).possible) << "a loop over all of it";
-  EXPECT_FALSE(room_in({0x31, 0xFF, 0x0F, 0x05, 0xC3}, 2).reason.empty());
-}
-
-class StubStateFiles : public testing::Test {
+class StateFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("whomap-state-" + std::to_string(::getpid()));
-    std::filesystem::create_directory(folder_);
-    ::chmod(folder_.c_str(), 0700);
+    std::string name = "/tmp/whomap-state-test-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    base_ = name;
+    folder_ = base_ / "state";
     ::setenv("WHOMAP_STATE_DIR", folder_.c_str(), 1);
-    state_.target = {4711, 99, "/bin/x", "x"};
-    state_.nonce = std::string(32, 'a');
-    state_.memory = {{0x7F0000000000, 4096, "code"}, {0x7F0000002000, 8192, "data"}};
-    state_.jumps = {{3, 0x401000, {1, 2, 3, 4, 5}, {0xE9, 1, 2, 3, 4}}};
-    state_.traps = {{0x7F0000000080, 3, 9}};
-    state_.trap_handler = 0x7F0000000040;
-    state_.old_action = std::vector<std::uint8_t>(32, 7);
   }
   void TearDown() override {
     ::unsetenv("WHOMAP_STATE_DIR");
-    std::filesystem::remove_all(folder_);
+    std::filesystem::remove_all(base_);
   }
-  std::filesystem::path folder_;
-  StubState state_;
+  std::filesystem::path base_, folder_;
 };
 
-TEST_F(StubStateFiles, ComesBackAsItWasWritten) {
-  ASSERT_TRUE(save(state_));
-  const auto path = state_path(state_.target);
-  ASSERT_TRUE(path);
-  EXPECT_EQ(std::filesystem::status(*path).permissions(), std::filesystem::perms{0600});
-  const auto loaded = load_state(state_.target);
-  ASSERT_TRUE(loaded && *loaded);
-  EXPECT_EQ(to_json(**loaded), to_json(state_));
-  TargetIdentity other = state_.target;
-  other.start_time = 100;  // the pid was used again
-  const auto none = load_state(other);
-  ASSERT_TRUE(none);
-  EXPECT_FALSE(*none);
-  forget_state(state_.target);
-  EXPECT_FALSE(*load_state(state_.target));
+TEST_F(StateFile, IsReadAsWritten) {
+  const StubState state = some_state();
+  ASSERT_TRUE(save(state));
+  struct stat there {};
+  ASSERT_EQ(::stat(state_path(state.target)->c_str(), &there), 0);
+  EXPECT_EQ(there.st_mode & 0777U, 0600U);
+  ASSERT_EQ(::stat(folder_.c_str(), &there), 0);
+  EXPECT_EQ(there.st_mode & 0777U, 0700U);
+  const auto read = load_state(state.target);
+  ASSERT_TRUE(read && *read);
+  EXPECT_EQ(to_json(**read), to_json(state));
+  forget_state(state.target);
+  EXPECT_FALSE(load_state(state.target)->has_value());
 }
 
-TEST_F(StubStateFiles, DamagedAndForeignFilesAreRefused) {
-  ASSERT_TRUE(save(state_));
-  const std::string path = *state_path(state_.target);
-  const nlohmann::json good = nlohmann::json::parse(std::ifstream(path));
-  const auto refused = [&](const std::string& text) {
-    std::ofstream(path) << text;
-    return !load_state(state_.target);
+TEST_F(StateFile, IsOfOneProcessOnly) {
+  const StubState state = some_state();
+  ASSERT_TRUE(save(state));
+  TargetIdentity later = state.target;
+  later.start_time = 778;
+  EXPECT_FALSE(load_state(later)->has_value());
+  std::filesystem::rename(*state_path(state.target), *state_path(later));
+  const auto read = load_state(later);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::process_replaced);
+}
+
+TEST_F(StateFile, HostileContentIsRefused) {
+  const StubState state = some_state();
+  ASSERT_TRUE(save(state));
+  const std::string path = *state_path(state.target);
+  const std::string good = to_json(state).dump();
+  const auto code_of = [&](const std::string& text) {
+    std::ofstream(path, std::ios::trunc) << text;
+    const auto read = load_state(state.target);
+    return read ? ErrorCode{} : read.error().code;
   };
-  EXPECT_TRUE(refused("no json"));
-  for (const auto& [field, value] : good.items()) {
-    nlohmann::json bad = good;
-    bad.erase(field);
-    EXPECT_TRUE(refused(bad.dump())) << field;
+  ASSERT_EQ(code_of(good), ErrorCode{});
+  for (std::size_t length = 0; length < good.size(); length += 7)
+    EXPECT_EQ(code_of(good.substr(0, length)), ErrorCode::input_damaged) << length;
+  EXPECT_EQ(code_of("[]"), ErrorCode::input_kind);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {R"("original":"b809000000")", R"("original":"b8")"},
+           {R"("jump":"e901020304")", R"("jump":"")"},
+           {R"("jump":"e901020304")", R"("jump":"e90102030")"},
+           {R"("address":"0x401000")", R"("address":"0x4010000000000000000")"},
+           {R"("pid":4242)", R"("pid":-1)"},
+           {R"("original":85)", R"("original":256)"},
+           {R"("jumps":[)", R"("jumps":{}, "x":[)"},
+           {R"("start_time":777)", R"("start_time":"777")"}}) {
+    std::string bad = good;
+    const auto at = bad.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    bad.replace(at, from.size(), to);
+    EXPECT_EQ(code_of(bad), ErrorCode::input_damaged) << to;
   }
-  nlohmann::json bad = good;
-  bad["jumps"][0]["jump"] = "e9";  // shorter than the original
-  EXPECT_TRUE(refused(bad.dump()));
-  bad = good;
-  bad["start_time"] = 100;  // written for another process
-  EXPECT_TRUE(refused(bad.dump()));
 }
 
-TEST_F(StubStateFiles, AFolderThatOthersCanEnterOrALinkIsNotUsed) {
-  ::chmod(folder_.c_str(), 0755);
-  EXPECT_FALSE(state_folder());
-  ::chmod(folder_.c_str(), 0700);
-  EXPECT_TRUE(state_folder());
-  const std::string link = folder_.string() + "-link";
-  std::filesystem::create_symlink(folder_, link);
-  ::setenv("WHOMAP_STATE_DIR", link.c_str(), 1);
-  EXPECT_FALSE(state_folder());
-  std::filesystem::remove(link);
+TEST_F(StateFile, FolderMustBePrivate) {
+  std::filesystem::create_directory(base_ / "other");
+  ASSERT_EQ(::chmod((base_ / "other").c_str(), 0700), 0);
+  std::filesystem::create_directory_symlink(base_ / "other", folder_);
+  EXPECT_EQ(save(some_state()).error().code, ErrorCode::output_unwritable);
+  std::filesystem::remove(folder_);
+  std::filesystem::create_directory(folder_);
+  for (const mode_t mode : {0755U, 0770U, 0701U, 0777U}) {
+    ASSERT_EQ(::chmod(folder_.c_str(), mode), 0);
+    EXPECT_EQ(save(some_state()).error().code, ErrorCode::output_unwritable) << mode;
+  }
+  std::filesystem::remove(folder_);
+  std::ofstream(folder_) << "a file";
+  EXPECT_EQ(save(some_state()).error().code, ErrorCode::output_unwritable);
+}
+
+TEST_F(StateFile, NeverWritesThroughALink) {
+  const auto precious = base_ / "precious";
+  std::ofstream(precious) << "precious";
+  std::filesystem::create_directory(folder_);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0700), 0);
+  const std::string path = *state_path(some_state().target);
+  std::filesystem::create_symlink(precious, path);
+  std::filesystem::create_symlink(precious, path + "." + std::to_string(::getpid()));
+  (void)save(some_state());
+  std::string text;
+  std::ifstream(precious) >> text;
+  EXPECT_EQ(text, "precious");
 }
 
 }  // namespace
