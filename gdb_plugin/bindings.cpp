@@ -36,6 +36,7 @@ class Tracer {
   Tracer(const std::string& plan_json, int channel_fd, std::size_t stack_bytes)
       : channel_(UniqueFd(channel_fd)),
         plan_(plan_from(plan_json)),
+        stack_bytes_(stack_bytes),
         recorder_(plan_, stack_bytes, threads_,
                   [this](const CallEvent& event, const Registers& registers, std::uint64_t address,
                          std::span<const std::byte> stack) {
@@ -44,10 +45,14 @@ class Tracer {
                   }) {}
 
   void at_syscall(std::uint32_t site, int tid) { recorder_.at_syscall(site, tid); }
-  void at_return(std::uint32_t site, int tid) { recorder_.at_return(site, tid); }
+  void at_return(std::uint32_t site, int tid) {
+    recorder_.copy_at_most(channel_.stack_bytes(stack_bytes_));
+    recorder_.at_return(site, tid);
+  }
   /// `index` is that of the trap point in the stubs' state.
   void at_trap(std::size_t index, int tid) {
     const TrapPoint& trap = stubs_->traps.at(index);
+    recorder_.copy_at_most(channel_.stack_bytes(stack_bytes_));
     recorder_.at_trap(trap.site, trap.number, tid);
     trap_guard_->look_after(tid);
   }
@@ -100,7 +105,7 @@ class Tracer {
     const py::gil_scoped_release others_run;
     return channel_.wait_for_ready();
   }
-  void wait_for_end() const {
+  void wait_for_end() {
     const py::gil_scoped_release others_run;
     channel_.wait_for_end();
   }
@@ -120,6 +125,7 @@ class Tracer {
   std::optional<StubState> stubs_;
   std::optional<TrapGuard> trap_guard_;
   PtraceThreads threads_;
+  std::size_t stack_bytes_;
   HitRecorder recorder_;
 };
 

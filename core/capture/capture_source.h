@@ -46,6 +46,8 @@ class CaptureSource {
   /// The engine must not touch the target before this.
   virtual void say_ready() = 0;
   virtual void ask_for_end() = 0;
+  /// From now on so much of each stack, bytes. A source may have a size of its own.
+  virtual void ask_for_stack_bytes(std::size_t) {}
   /// Hands over what has come. False when the engine is gone without a Finished.
   /// Error input_damaged for a message of unknown shape.
   virtual Result<bool> deliver(const Consumer& consumer) = 0;

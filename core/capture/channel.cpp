@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -32,12 +33,18 @@ constexpr int patience_for_control_ms = 2000;
 
 constexpr std::byte request_ready{1};
 constexpr std::byte request_end{2};
+constexpr std::byte request_stack_bytes{3};
 constexpr std::byte other_side_gone{0};
 
+struct Request {
+  std::byte what = other_side_gone;
+  std::size_t stack_bytes = 0;
+};
+
 /// The collector's next request; waits for it.
-std::byte next_request(int socket) {
-  std::byte request = other_side_gone;
-  while (::recv(socket, &request, 1, 0) < 0 && errno == EINTR) {
+Request next_request(int socket) {
+  Request request;
+  while (::recv(socket, &request, sizeof request, 0) < 0 && errno == EINTR) {
   }
   return request;
 }
@@ -86,11 +93,13 @@ bool TracerChannel::send_finished(const TracerCounts& counts) {
 }
 
 bool TracerChannel::wait_for_ready() const {
-  return next_request(socket_.get()) == request_ready;
+  return next_request(socket_.get()).what == request_ready;
 }
 
-void TracerChannel::wait_for_end() const {
-  (void)next_request(socket_.get());
+void TracerChannel::wait_for_end() {
+  Request request;
+  while ((request = next_request(socket_.get())).what == request_stack_bytes)
+    stack_bytes_->store(std::min(request.stack_bytes, max_stack_copy), std::memory_order_relaxed);
 }
 
 Result<std::optional<TracerMessage>> CollectorChannel::receive() {
@@ -130,9 +139,10 @@ Result<bool> CollectorChannel::deliver(const Consumer& consumer) {
   return true;
 }
 
-void CollectorChannel::request(std::byte what) {
+void CollectorChannel::request(std::byte what, std::size_t stack_bytes) {
+  const Request request{what, stack_bytes};
   // A failure means that the tracer is gone, which receive() will tell.
-  (void)::send(socket_.get(), &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)::send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void CollectorChannel::say_ready() {
@@ -141,6 +151,10 @@ void CollectorChannel::say_ready() {
 
 void CollectorChannel::ask_for_end() {
   request(request_end);
+}
+
+void CollectorChannel::ask_for_stack_bytes(std::size_t size) {
+  request(request_stack_bytes, size);
 }
 
 Result<ChannelPair> make_channel() {

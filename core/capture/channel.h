@@ -4,7 +4,9 @@
 // the other's death.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -34,14 +36,21 @@ class TracerChannel {
 
   /// Blocks until the other side is ready to receive; false when it is gone instead.
   [[nodiscard]] bool wait_for_ready() const;
-  /// Blocks until the other side asks for the end of the trace or is gone.
-  void wait_for_end() const;
+  /// Blocks until the other side asks for the end of the trace or is gone. Meanwhile takes in how much of a
+  /// stack it wants.
+  void wait_for_end();
+  /// How much of a stack the other side wants, bytes; `otherwise` as long as it has not asked.
+  [[nodiscard]] std::size_t stack_bytes(std::size_t otherwise) const {
+    const std::size_t asked = stack_bytes_->load(std::memory_order_relaxed);
+    return asked == 0 ? otherwise : asked;
+  }
 
   [[nodiscard]] int fd() const { return socket_.get(); }
 
  private:
   bool send(std::span<const std::span<const std::byte>> parts, int patience_ms);
   UniqueFd socket_;
+  std::unique_ptr<std::atomic<std::size_t>> stack_bytes_ = std::make_unique<std::atomic<std::size_t>>(0);
 };
 
 /// The other end: receives, and says when it is enough.
@@ -55,10 +64,11 @@ class CollectorChannel : public CaptureSource {
   Result<bool> deliver(const Consumer& consumer) override;
   void say_ready() override;
   void ask_for_end() override;
+  void ask_for_stack_bytes(std::size_t size) override;
   [[nodiscard]] int fd() const override { return socket_.get(); }
 
  private:
-  void request(std::byte what);
+  void request(std::byte what, std::size_t stack_bytes = 0);
   UniqueFd socket_;
   std::vector<std::byte> buffer_;
 };

@@ -32,7 +32,8 @@ std::size_t PtraceThreads::memory(pid_t tid, std::uint64_t address, std::span<st
 
 HitRecorder::HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThreads& threads, Send send)
     : sites_(plan.sites),
-      stack_(std::min(stack_bytes, max_stack_copy)),
+      stack_(max_stack_copy),
+      stack_bytes_(std::min(stack_bytes, max_stack_copy)),
       threads_(threads),
       send_(std::move(send)) {}
 
@@ -91,7 +92,11 @@ void HitRecorder::at_trap(std::uint32_t site, std::int64_t number, pid_t tid) {
 }
 
 void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t tid) {
-  const std::uint64_t copied = threads_.memory(tid, r.rsp, stack_);
+  std::size_t wanted = stack_bytes_;
+  // glibc and musl put a thread's descriptor, to which fs points, above its stack; the main thread's, and
+  // that of a thread on a stack of its own, is below rsp or above that stack too.
+  if (r.fs_base > r.rsp) wanted = std::min<std::uint64_t>(wanted, r.fs_base - r.rsp);
+  const std::uint64_t copied = threads_.memory(tid, r.rsp, std::span(stack_).first(wanted));
   const std::uint64_t now = monotonic_ns();
   const CallEvent event{call.enter_ns != not_seen ? call.enter_ns : now,
                         now,

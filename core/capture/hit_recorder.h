@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <unordered_map>
@@ -50,6 +51,9 @@ class HitRecorder {
   /// thread, one call, one result.
   void at_trap(std::uint32_t site, std::int64_t number, pid_t tid);
 
+  /// From now on so much of each stack, bytes; at most max_stack_copy.
+  void copy_at_most(std::size_t stack_bytes) { stack_bytes_ = std::min(stack_bytes, max_stack_copy); }
+
   /// All threads stood still for this long (measured around attach and detach).
   void stopped_for(std::uint64_t nanoseconds);
 
@@ -73,6 +77,7 @@ class HitRecorder {
 
   const std::vector<Site> sites_;
   std::vector<std::byte> stack_;
+  std::size_t stack_bytes_;
   StoppedThreads& threads_;
   Send send_;
   TracerCounts counts_;

@@ -13,6 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/version.h"
+#include "core/capture/copy_size.h"
 #include "core/process/syscalls.h"
 #include "core/trace/stack_table.h"
 #include "core/trace/writer.h"
@@ -193,6 +194,8 @@ class Recorder {
     if (is_syscall_error(capture.event.result)) ++totals.failed_calls;
     threads_.insert(capture.event.tid);
     const StackTable::Found found = stacks_.find(capture.registers, capture.stack);
+    if (const auto size = copy_size_.seen(found.stack_bytes, found.copy_ended))
+      source_.ask_for_stack_bytes(*size);
     if (found.is_new) keep(writer_.stack(stacks_.stack(found.id)));
     keep(writer_.event({capture.event, found.id}));
     if (phase_ == Phase::watching && options_.max_hits && totals.events >= *options_.max_hits)
@@ -265,6 +268,7 @@ class Recorder {
   const RecordingOptions& options_;
   TraceWriter writer_;
   StackTable stacks_;
+  CopySize copy_size_;
   RecordingResult result_;
   Phase phase_ = Phase::arming;
   Clock::time_point deadline_, begin_, next_rolling_, next_progress_;

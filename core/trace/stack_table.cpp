@@ -63,8 +63,9 @@ UnwoundStack StackTable::unwind(const Registers& registers, const StackCopy& cop
 StackTable::Found StackTable::find(const Registers& registers, const StackCopy& copy) {
   UnwoundStack stack = unwind(registers, copy);
   const auto [at, is_new] = ids_.try_emplace(key_of(stack), size());
+  const Found found{at->second, is_new, stack.stack_bytes, stack.copy_ended};
   if (is_new) stacks_.push_back(std::move(stack));
-  return {at->second, is_new};
+  return found;
 }
 
 Frame StackTable::frame_of(const UnwoundFrame& unwound) const {

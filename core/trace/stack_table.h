@@ -24,6 +24,8 @@ class StackTable {
   struct Found {
     std::uint32_t id;
     bool is_new;
+    std::uint64_t stack_bytes;  ///< of the copy that were needed
+    bool copy_ended;            ///< it was too short
   };
   Found find(const Registers& registers, const StackCopy& copy);
 

@@ -29,6 +29,11 @@ const UnreadableModule* unreadable_at(const ModuleMap& modules, std::uint64_t ad
   return nullptr;
 }
 
+/// On the stack that was copied, above the copy's end: as far as a stack may be large.
+bool is_beyond(std::uint64_t address, const StackReader& stack) {
+  return address >= stack.start() && address - stack.end() <= (std::uint64_t{1} << 30);
+}
+
 }  // namespace
 
 struct Unwinder::State {
@@ -96,7 +101,7 @@ std::string Unwinder::State::why_ended(const Step& step, const UnwoundFrame& fra
                                        const StackReader& stack) const {
   switch (step.outcome) {
     case StepOutcome::unreadable:
-      if (step.address < stack.start() || step.address - stack.end() > (std::uint64_t{1} << 30))
+      if (!is_beyond(step.address, stack))
         return fmt::format("the stack of {} is at {:#x}, outside the copy", place(modules, frame),
                            step.address);
       return fmt::format("copy ended at {:#x}", stack.end());
@@ -178,8 +183,11 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     }
     if (step.outcome != StepOutcome::stepped) {
       result.truncated = state_->why_ended(step, frame, stack);
+      result.copy_ended = step.outcome == StepOutcome::unreadable && is_beyond(step.address, stack);
       return result;
     }
+    if (const std::uint64_t used = registers[dwarf_register::rsp] - stack.start(); used <= copy.bytes.size())
+      result.stack_bytes = used;
     // A caller's frame lies above its callee's. Only a signal handler may run on another stack.
     if (!row.signal && registers[dwarf_register::rsp] <= stack_pointer) {
       result.truncated = fmt::format("no progress at {}: its caller's frame is not above its own",

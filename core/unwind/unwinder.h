@@ -25,7 +25,9 @@ struct UnwoundFrame {
 
 struct UnwoundStack {
   std::vector<UnwoundFrame> frames;  ///< innermost first
-  std::string truncated;  ///< why the stack ends before its outermost frame; empty when it does not
+  std::string truncated;          ///< why the stack ends before its outermost frame; empty when it does not
+  std::uint64_t stack_bytes = 0;  ///< of the copy, from its start to the end of the outermost frame
+  bool copy_ended = false;        ///< it is truncated because the copy is too short
 };
 
 class Unwinder {
