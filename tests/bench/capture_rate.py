@@ -123,7 +123,7 @@ def compare_share(program, folder):
 def compare_other_calls(program, folder):
     with Target(program, 0, 0, 1, 20) as target:
         untraced, traced = untraced_and_traced(target, folder, 3)
-    before, after = (1e9 / median(each) for each in (untraced, traced))
+    before, after = (1e9 / max(each) for each in (untraced, traced))  # others on the machine only add
     print(f"capture_rate: a getppid through syscall() costs {before:.1f} ns, {after:.1f} ns with a stub there: "
           f"{after - before:+.1f} ns   (goal: at most 20)")
 
@@ -140,12 +140,12 @@ def show_where_time_goes(program, folder):
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         trace.interrupt()
     for title, options in (("by module", ["--sort", "dso"]), ("by function", ["--sort", "symbol"])):
-        report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--no-children", "-g", "none", *options],
+        report = subprocess.run(["perf", "report", "-i", data, "--stdio", "--no-children", "-g", "none", "-w", "60,60,60", *options],
                                 capture_output=True, text=True).stdout
         lines = [line.strip() for line in report.splitlines() if re.match(r"\s*\d", line)]
         print(f"capture_rate: where GDB's time goes, {title}")
         for line in lines[:12]:
-            print(f"    {line}")
+            print(f"    {line.rstrip(' -')}")
 
 
 def main():
