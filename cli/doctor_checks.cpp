@@ -190,11 +190,17 @@ Finding mappings(const VmaList& maps) {
 Finding left_over(const Target& target) {
   const auto state = load_state(target.identity());
   if (state && !*state) return good("left-over", "no earlier trace left anything behind");
+  if (const auto lock = lock_state(target.identity()); !lock)
+    return warning("left-over", "another whomap is tracing it", "wait for that to end");
+  if (state && (*state)->jumps.empty() && (*state)->trap_handler == 0) {
+    std::uint64_t bytes = 0;
+    for (const PlacedMemory& each : (*state)->memory) bytes += each.size;
+    return good("left-over", fmt::format("{} KiB of an earlier trace stay mapped, unused", bytes / 1024));
+  }
   const std::string what =
-      state ? "an earlier trace, or one that is running, has changed its code"
+      state ? "an earlier trace was killed and has left its code changed"
             : "the state file of an earlier trace cannot be read: " + state.error().happened;
-  return warning("left-over", what,
-                 fmt::format("when no trace is running: whomap repair -p {}", target.pid()));
+  return warning("left-over", what, fmt::format("whomap repair -p {}", target.pid()));
 }
 
 }  // namespace

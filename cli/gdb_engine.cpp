@@ -38,11 +38,13 @@ void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outco
 }
 
 /// Stubs for the sites that have room, if it can be done at all; ordinary breakpoints do for the others.
-std::optional<SupervisedStubs> put_stubs_in(const Plan& plan, const CommonOptions& common) {
+Result<std::optional<SupervisedStubs>> put_stubs_in(const Plan& plan, const CommonOptions& common) {
   auto stubs = start_stubs(plan, "trap");
-  if (stubs) return std::move(*stubs);
+  if (stubs) return std::optional<SupervisedStubs>(std::move(*stubs));
+  if (stubs.error().code != ErrorCode::unsupported_target && stubs.error().code != ErrorCode::kernel_feature)
+    return tl::make_unexpected(stubs.error());
   say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(stubs.error())));
-  return std::nullopt;
+  return std::optional<SupervisedStubs>{};
 }
 
 }  // namespace
@@ -53,7 +55,12 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   const auto plugin = find_plugin_folder();
   if (!plugin) return tl::make_unexpected(plugin.error());
   if (const auto found = find_gdb(); !found) return tl::make_unexpected(found.error());
-  auto stubs = with_stubs ? put_stubs_in(plan, common) : std::nullopt;
+  std::optional<SupervisedStubs> stubs;
+  if (with_stubs) {
+    auto put_in = put_stubs_in(plan, common);
+    if (!put_in) return tl::make_unexpected(put_in.error());
+    if (*put_in) stubs.emplace(std::move(**put_in));
+  }
   const Plan rest = stubs ? without_stubs(plan, stubs->installed().state) : plan;
   const auto guard = CodeGuard::record(target.target, rest);
   if (!guard) return tl::make_unexpected(guard.error());

@@ -36,6 +36,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!pid) return report_usage("repair", pid.error());
   const auto target = open_target(*pid);
   if (!target) return report_error(target.error());
+  const auto lock = lock_state(target->target.identity());
+  if (!lock) return report_error(lock.error());
   auto state = load_state(target->target.identity());
   if (!state) return report_error(state.error());
   if (!*state) return print_text(fmt::format("nothing is known to be changed in process {}\n", *pid));

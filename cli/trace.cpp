@@ -28,7 +28,7 @@ void add_options(CommandLine& line, TraceOptions& options) {
   line.options().add_options()("pid,p", po::value(&options.pid)->value_name("PID")->required(),
                                "the process that grows")(
       "engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"),
-      "auto, probe (nothing attached, microseconds a call) or gdb")(
+      "auto, probe (nothing is attached while it records; a microsecond a call) or gdb")(
       "no-stubs", po::bool_switch(&options.no_stubs),
       "put no code into the process: ordinary breakpoints, slower, and fatal for it if GDB is killed")(
       "no-attach-risk", po::bool_switch(&options.no_attach_risk),

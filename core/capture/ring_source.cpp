@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -59,6 +60,7 @@ RingSource::RingSource(const Target& target, const Plan& plan, const RingShape& 
                        ? "the target has forbidden itself to read the time stamp counter (PR_SET_TSC)"
                        : why_tsc_is_unusable()),
       timer_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)),
+      memory_file_(target.pid()),
       threads_(target.pid(), options.thread_bases) {}
 
 Result<std::unique_ptr<RingSource>> RingSource::open(const Target& target, const Plan& plan, UniqueFd ring,
@@ -66,6 +68,8 @@ Result<std::unique_ptr<RingSource>> RingSource::open(const Target& target, const
   const auto shape = RingShape::of({});
   if (!shape) return tl::make_unexpected(shape.error());
   std::unique_ptr<RingSource> source(new RingSource(target, plan, *shape, options));
+  // The file means the program that has the stubs, also when another one is exec'd.
+  if (auto same = target.check(); !same) return tl::make_unexpected(same.error());
   if (!source->timer_.valid()) return fail(ErrorCode::kernel_feature, "timerfd_create failed", {}, errno);
   struct stat file {};
   if (::fstat(ring.get(), &file) != 0 || static_cast<std::uint64_t>(file.st_size) < shape->bytes)
@@ -116,12 +120,12 @@ void RingSource::write_settings() {
   record.minimum_length = options_.minimum_length;
   record.sample_interval = options_.sample_interval;
   const RecordSettings settings = record_settings(options_.ring, shape_, record);
-  wrote_ = write_memory(target_.pid(), options_.control + WHOMAP_SETTINGS, bytes_of(settings));
+  wrote_ = memory_file_.write(options_.control + WHOMAP_SETTINGS, bytes_of(settings));
 }
 
 void RingSource::arm(ArmedState armed) {
   const auto value = static_cast<std::uint32_t>(armed);
-  wrote_ = write_memory(target_.pid(), options_.control + WHOMAP_CONTROL_ARMED, bytes_of(value));
+  wrote_ = memory_file_.write(options_.control + WHOMAP_CONTROL_ARMED, bytes_of(value));
 }
 
 void RingSource::refresh_stacks() {
@@ -159,10 +163,10 @@ void RingSource::ask_for_end() {
 }
 
 ControlPage RingSource::read_control() const {
+  std::array<std::uint8_t, sizeof(ControlPage)> bytes{};
   ControlPage control;
-  if (read_memory(target_.pid(), options_.control, std::as_writable_bytes(std::span(&control, 1))) !=
-      sizeof control)
-    return {};
+  if (memory_file_.read(options_.control, bytes) == bytes.size())
+    std::memcpy(static_cast<void*>(&control), bytes.data(), bytes.size());
   return control;
 }
 

@@ -17,6 +17,7 @@
 #include "core/capture/stack_ranges.h"
 #include "core/capture/thread_finder.h"
 #include "core/plan/plan.h"
+#include "core/process/memory.h"
 #include "core/process/target.h"
 
 namespace whomap {
@@ -67,6 +68,7 @@ class RingSource : public CaptureSource {
   std::string tsc_problem_;
   void* memory_ = nullptr;
   UniqueFd timer_;
+  MemoryFile memory_file_;
   ThreadFinder threads_;
   std::optional<RingReader> reader_;
   std::optional<StackTableWriter> stack_writer_;

@@ -21,18 +21,13 @@ bool is_any(std::string_view text, Names names) {
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-/// The name without parameters and without the prefixes of aliases: "__libc_malloc" -> "malloc".
+/// The name without parameters and without the prefixes of aliases: "__GI___libc_malloc" -> "malloc".
 std::string_view plain_name(const Frame& frame) {
   if (!frame.function) return {};
   std::string_view name = *frame.function;
-  if (name.starts_with("__libc_"))
-    name.remove_prefix(7);
-  else if (name.starts_with("__GI___"))
-    name.remove_prefix(7);
-  else if (name.starts_with("__GI_"))
-    name.remove_prefix(5);
-  else if (name.starts_with("__"))
-    name.remove_prefix(2);
+  // glibc's internal alias of __libc_malloc is __GI___libc_malloc.
+  for (const std::string_view prefix : {"__GI_", "__libc_", "__"})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   // Symbol versions ("malloc@@GLIBC_2.2.5") and clones ("_int_malloc.isra.0").
   if (!name.starts_with("operator")) name = name.substr(0, name.find_first_of("@.("));
   return name;

@@ -40,9 +40,20 @@ std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> i
 }
 
 bool write_memory(pid_t pid, std::uint64_t address, std::span<const std::uint8_t> bytes) {
-  const UniqueFd memory(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC));
-  return memory.valid() && ::pwrite(memory.get(), bytes.data(), bytes.size(), static_cast<off_t>(address)) ==
-                               static_cast<ssize_t>(bytes.size());
+  return MemoryFile(pid).write(address, bytes);
+}
+
+MemoryFile::MemoryFile(pid_t pid)
+    : file_(::open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC)) {}
+
+std::size_t MemoryFile::read(std::uint64_t address, std::span<std::uint8_t> into) const {
+  const ssize_t got = ::pread(file_.get(), into.data(), into.size(), static_cast<off_t>(address));
+  return got < 0 ? 0 : static_cast<std::size_t>(got);
+}
+
+bool MemoryFile::write(std::uint64_t address, std::span<const std::uint8_t> bytes) const {
+  return ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(address)) ==
+         static_cast<ssize_t>(bytes.size());
 }
 
 }  // namespace whomap

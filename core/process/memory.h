@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
 
 namespace whomap {
 
@@ -20,5 +21,20 @@ std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> i
 /// Writes through /proc/PID/mem, also over code and read-only pages; private pages are copied first, the file
 /// stays as it is. False when not all could be written.
 bool write_memory(pid_t pid, std::uint64_t address, std::span<const std::uint8_t> bytes);
+
+/// /proc/PID/mem, held open. It means the memory that the process had when it was opened: after an exec it
+/// reads and writes nothing of the new program.
+class MemoryFile {
+ public:
+  explicit MemoryFile(pid_t pid);
+  [[nodiscard]] bool valid() const { return file_.valid(); }
+  /// Bytes copied up to the first that cannot be read.
+  std::size_t read(std::uint64_t address, std::span<std::uint8_t> into) const;
+  /// As write_memory().
+  [[nodiscard]] bool write(std::uint64_t address, std::span<const std::uint8_t> bytes) const;
+
+ private:
+  UniqueFd file_;
+};
 
 }  // namespace whomap

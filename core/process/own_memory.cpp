@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/process/own_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <string_view>
 
 #include "core/process/memory.h"
+#include "core/process/page_map.h"
 
 namespace whomap {
 namespace {
@@ -33,6 +36,19 @@ bool is_own_code(pid_t pid, const Vma& vma) {
   std::array<std::uint8_t, own_header_size> header{};
   const std::size_t got = read_memory(pid, vma.start, std::as_writable_bytes(std::span(header)));
   return !nonce_of_header(std::span(header).first(got)).empty();
+}
+
+std::uint64_t resident_ring_bytes(pid_t pid) {
+  const auto maps = read_maps(pid);
+  if (!maps) return 0;
+  std::uint64_t bytes = 0;
+  for (const Vma& vma : maps->vmas) {
+    if (vma.name != ring_mapping_name) continue;
+    const auto pages = PageMap::open(pid, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+    if (!pages) return 0;
+    for (const AddressRange& range : pages->resident(vma.range())) bytes += range.size();
+  }
+  return bytes;
 }
 
 }  // namespace whomap

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/process/vma.h"
 
@@ -23,5 +24,12 @@ std::string nonce_of_header(std::span<const std::uint8_t> bytes);
 /// Does `vma` of process `pid` begin with our header? Only private executable memory without a file is looked
 /// at.
 bool is_own_code(pid_t pid, const Vma& vma);
+
+/// The name under which maps shows the shared memory of the probe engine.
+inline constexpr std::string_view ring_mapping_name = "/memfd:whomap-ring (deleted)";
+
+/// How much of it is resident in the process, bytes; the kernel counts that as the process's RssShmem. 0 when
+/// no trace is running.
+std::uint64_t resident_ring_bytes(pid_t pid);
 
 }  // namespace whomap

@@ -87,7 +87,7 @@ class TextReport {
     if (answer_.header.engine == "probe")
       return fact(
           "cost",
-          fmt::format("nothing was stopped; {} at about {:.1f} us each, estimated from their stacks: "
+          fmt::format("no call was stopped; {} at about {:.1f} us each, estimated from their stacks: "
                       "{:.2f} s of the {}",
                       count_text(totals.hits, "record"), paused * 1e6 / static_cast<double>(totals.hits),
                       paused, seconds_text(answer_.seconds)));

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <memory>
@@ -26,6 +27,15 @@ std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size
   std::vector<std::uint8_t> bytes(size);
   bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
   return bytes;
+}
+
+/// What lies there may be the target's by now.
+bool is_ring(pid_t pid, const PlacedMemory& memory) {
+  const auto maps = read_maps(pid);
+  if (!maps) return false;
+  const Vma* const vma = find_vma(maps->vmas, memory.address);
+  return vma != nullptr && vma->name == ring_mapping_name && vma->start == memory.address &&
+         vma->size() == memory.size;
 }
 
 bool makes_calls_at(pid_t pid, std::uint64_t address) {
@@ -56,11 +66,16 @@ Result<void> restore_handler(RemoteCalls& calls, Standstill& stillness, pid_t pi
 }  // namespace
 
 /// The areas of `state` that are in this process: after an exec the addresses belong to others.
-bool is_ours(pid_t pid, const StubState& state) {
+bool is_ours(const MemoryFile& memory, const StubState& state) {
   return std::any_of(state.memory.begin(), state.memory.end(), [&](const PlacedMemory& each) {
-    return each.kind == "code" &&
-           nonce_of_header(read_bytes(pid, each.address, own_header_size)) == state.nonce;
+    std::array<std::uint8_t, own_header_size> header{};
+    const std::size_t got = each.kind == "code" ? memory.read(each.address, header) : 0;
+    return !state.nonce.empty() && nonce_of_header(std::span(header).first(got)) == state.nonce;
   });
+}
+
+bool is_ours(pid_t pid, const StubState& state) {
+  return is_ours(MemoryFile(pid), state);
 }
 
 Result<Removed> remove_stubs(const Target& target, StubState state) {
@@ -87,7 +102,8 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
   }
   const auto ring = std::find_if(state.memory.begin(), state.memory.end(),
                                  [](const PlacedMemory& each) { return each.kind == "ring"; });
-  const bool unmap_ring = own_state && ring != state.memory.end() && ring_is_left;
+  const bool unmap_ring =
+      own_state && ring != state.memory.end() && ring_is_left && is_ring(target.pid(), *ring);
   if ((state.trap_handler != 0 || unmap_ring) && makes_calls_at(target.pid(), state.syscall_address)) {
     auto calls = RemoteCalls::borrow(target, *stillness, state.syscall_address);
     if (calls) {
@@ -116,18 +132,19 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
 std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
   constexpr std::uint8_t int3 = 0xCC;
   constexpr std::uint8_t nop = 0x90;
+  const MemoryFile memory(pid);
+  if (!is_ours(memory, state)) return 0;  // it has exec'd or ended
   std::size_t failed = 0;
-  const std::uint32_t word = armed ? 1 : 0;
+  const std::array<std::uint8_t, 4> word{static_cast<std::uint8_t>(armed ? 1 : 0)};
   const auto set_word = [&] {
-    const auto bytes = std::span(reinterpret_cast<const std::uint8_t*>(&word), sizeof word);
-    if (state.armed_word != 0 && !write_memory(pid, state.armed_word, bytes)) ++failed;
+    if (state.armed_word != 0 && !memory.write(state.armed_word, word)) ++failed;
   };
   if (!armed) set_word();  // one write stops them all
   for (const TrapPoint& trap : state.traps) {
-    const auto now = read_bytes(pid, trap.address, 1);
+    std::uint8_t now = 0;
     const std::uint8_t wanted = armed ? int3 : nop;
-    if (now.empty() || (now[0] != int3 && now[0] != nop)) continue;
-    if (now[0] != wanted && !write_memory(pid, trap.address, std::span(&wanted, 1))) ++failed;
+    if (memory.read(trap.address, std::span(&now, 1)) != 1 || (now != int3 && now != nop)) continue;
+    if (now != wanted && !memory.write(trap.address, std::span(&wanted, 1))) ++failed;
   }
   if (armed) set_word();
   return failed;

@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/process/memory.h"
 #include "core/process/target.h"
 #include "core/stub/stub_state.h"
 
 namespace whomap {
 
-/// Are the code areas of `state` in this process? After an exec the addresses belong to others.
+/// Are code areas of `state` in this process? After an exec the addresses belong to others.
 bool is_ours(pid_t pid, const StubState& state);
+/// The same of memory that is then written through the same file: no exec can come in between.
+bool is_ours(const MemoryFile& memory, const StubState& state);
 
 struct Removed {
   std::size_t restored = 0;            ///< places where the original code is back

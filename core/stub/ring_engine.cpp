@@ -19,6 +19,7 @@
 #include "core/capture/ring.h"
 #include "core/process/memory.h"
 #include "core/process/syscalls.h"
+#include "core/stub/removal.h"
 
 namespace whomap {
 namespace {
@@ -123,11 +124,14 @@ bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
   if (std::none_of(state.memory.begin(), state.memory.end(),
                    [](const PlacedMemory& each) { return each.kind == "ring"; }))
     return true;
+  const MemoryFile memory(pid);
+  if (!is_ours(memory, state)) return false;
   const std::array<std::uint8_t, sizeof(std::uint32_t)> off{};
-  write_memory(pid, control + WHOMAP_CONTROL_ARMED, off);
+  if (!memory.write(control + WHOMAP_CONTROL_ARMED, off)) return false;
   for (int waited = 0; waited <= patience_ms; ++waited) {
-    const auto inside = read_word(pid, control + WHOMAP_CONTROL_INSIDE);
-    if (!inside || *inside == 0) return inside.has_value();
+    std::array<std::uint8_t, sizeof(std::uint64_t)> inside{};
+    if (memory.read(control + WHOMAP_CONTROL_INSIDE, inside) != inside.size()) return false;
+    if (inside == std::array<std::uint8_t, sizeof(std::uint64_t)>{}) return true;
     ::poll(nullptr, 0, 1);
   }
   return false;

@@ -2,12 +2,14 @@
 #include "core/stub/stub_state.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -157,6 +159,18 @@ Result<std::string> state_path(const TargetIdentity& target) {
   return fmt::format("{}/{}-{}.state", *folder, target.pid, target.start_time);
 }
 
+Result<UniqueFd> lock_state(const TargetIdentity& target) {
+  const auto folder = state_folder();
+  if (!folder) return tl::make_unexpected(folder.error());
+  const std::string path = fmt::format("{}/{}-{}.lock", *folder, target.pid, target.start_time);
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.valid())
+    return fail(ErrorCode::output_unwritable, fmt::format("cannot create {}", path), {}, errno);
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  return fail(ErrorCode::already_traced, fmt::format("process {} is traced by another whomap", target.pid),
+              "wait for it to end, or end it (Ctrl-C)");
+}
+
 Result<void> save(const StubState& state) {
   const auto path = state_path(state.target);
   if (!path) return tl::make_unexpected(path.error());
@@ -189,6 +203,23 @@ Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
 
 void forget_state(const TargetIdentity& target) {
   if (const auto path = state_path(target)) ::unlink(path->c_str());
+}
+
+void forget_ended() {
+  const auto folder = state_folder();
+  if (!folder) return;
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(*folder, problem)) {
+    unsigned pid = 0;
+    unsigned long long start_time = 0;
+    const std::string extension = entry.path().extension().string();
+    if (std::sscanf(entry.path().filename().c_str(), "%u-%llu.", &pid, &start_time) != 2 ||
+        (extension != ".state" && extension != ".lock"))
+      continue;
+    const auto stat = read_file(fmt::format("/proc/{}/stat", pid));
+    const auto now = stat ? parse_start_time(*stat) : tl::make_unexpected(stat.error());
+    if (!now || *now != start_time) std::filesystem::remove(entry.path(), problem);
+  }
 }
 
 }  // namespace whomap

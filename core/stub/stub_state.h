@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/base/unique_fd.h"
 #include "core/capture/code_guard.h"
 #include "core/process/target.h"
 
@@ -67,11 +68,17 @@ nlohmann::ordered_json to_json(const StubState& state);
 /// `where` names the source in messages. Errors: input_kind, input_damaged.
 Result<StubState> stub_state_from_json(const nlohmann::json& object, const std::string& where);
 
+/// Whoever changes a process's code holds this, so that there is only one; given back when the descriptor
+/// closes, also by a killed process. Error already_traced when somebody else has it.
+Result<UniqueFd> lock_state(const TargetIdentity& target);
+
 /// Written to a new file and renamed: a reader sees the old or the new one whole.
 Result<void> save(const StubState& state);
 /// Nothing when there is no state file for this process. Errors: input_damaged; process_replaced when the
 /// file is of another process.
 Result<std::optional<StubState>> load_state(const TargetIdentity& target);
 void forget_state(const TargetIdentity& target);
+/// Removes the files of processes that have ended: a state outlives its trace as long as its process.
+void forget_ended();
 
 }  // namespace whomap

@@ -223,6 +223,9 @@ void report_failure(const UniqueFd& channel, const Error& error) {
 }
 
 void supervise(const Target& target, const Plan& plan, StubEngine& engine, const UniqueFd& channel) {
+  forget_ended();
+  const auto lock = lock_state(target.identity());
+  if (!lock) return report_failure(channel, lock.error());
   const auto installed = install_stubs(target, plan, engine);
   if (!installed) return report_failure(channel, installed.error());
   ordered_json report{{"state", "installed"}, {"stopped_ns", installed->stopped_ns}};

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/process/own_memory.h"
 #include "core/process/proc_error.h"
 #include "core/process/status.h"
 
@@ -32,7 +33,8 @@ void add(MemoryUse& sum, const MemoryUse& part) {
   }
 }
 
-MemoryUse memory_of(const ProcessStatus& status) {
+/// Without the shared memory of a trace that runs for --gone.
+MemoryUse memory_of(pid_t pid, const ProcessStatus& status) {
   MemoryUse memory;
   memory.rss = status.vm_rss;
   memory.rss_anon = status.rss_anon;
@@ -41,6 +43,9 @@ MemoryUse memory_of(const ProcessStatus& status) {
   memory.swap = status.vm_swap;
   memory.page_tables = status.vm_pte;
   memory.threads = status.threads;
+  const std::uint64_t own = resident_ring_bytes(pid);
+  for (const auto size : {&MemoryUse::rss, &MemoryUse::rss_shmem})
+    if (memory.*size) *(memory.*size) -= std::min(*(memory.*size), own);
   return memory;
 }
 
@@ -137,7 +142,7 @@ void Meter::add_members(Detail detail, Measurement& at, HeldMemory& held) {
   for (const ProcessEntry& entry : tree) {
     const auto child = read_status(entry.pid);
     if (!child || !child->vm_rss) continue;  // it ended meanwhile, or is a zombie: it holds no memory
-    MemoryUse memory = memory_of(*child);
+    MemoryUse memory = memory_of(entry.pid, *child);
     if (detail == Detail::full) {
       add_details(entry.pid, memory);
       at.members.push_back({entry.pid, entry.start_time, memory.rss_anon});
@@ -171,7 +176,7 @@ Result<Measurement> Meter::measure(Detail detail) {
   at.point = detail == Detail::full;
   at.seconds = std::chrono::duration<double>(begin - begin_).count();
   at.start_time = target_.identity().start_time;
-  at.memory = memory_of(*status);
+  at.memory = memory_of(target_.pid(), *status);
   at.cpu_seconds = cpu_seconds_of(target_.pid());
   HeldMemory held;
   if (detail == Detail::full) {

@@ -139,6 +139,21 @@ TEST_F(StateFile, IsReadAsWritten) {
   EXPECT_FALSE(load_state(state.target)->has_value());
 }
 
+TEST_F(StateFile, OfProcessesThatHaveEndedIsRemoved) {
+  StubState alive = some_state();
+  alive.target = Target::open(::getppid())->identity();
+  StubState ended = some_state();
+  ended.target = alive.target;
+  ended.target.start_time += 1;  // an earlier process with the same pid
+  ASSERT_TRUE(save(alive));
+  ASSERT_TRUE(save(ended));
+  std::ofstream(folder_ / "notes.txt") << "somebody's";
+  forget_ended();
+  EXPECT_TRUE(load_state(alive.target)->has_value());
+  EXPECT_FALSE(load_state(ended.target)->has_value());
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "notes.txt"));
+}
+
 TEST_F(StateFile, IsOfOneProcessOnly) {
   const StubState state = some_state();
   ASSERT_TRUE(save(state));
