@@ -67,7 +67,7 @@ TEST(Culprit, MallocIsNamedAndItsCallerBlamed) {
                                      {"libc.so.6", "sysmalloc_mmap.isra.0"},
                                      {"libc.so.6", "sysmalloc"},
                                      {"libc.so.6", "_int_malloc"},
-                                     {"libc.so.6", "__libc_malloc"},
+                                     {"libc.so.6", "__GI___libc_malloc"},
                                      {"libstdc++.so.6", "operator new(unsigned long)"},
                                      {"app", "grow_table"},
                                      {"app", "main"}});
