@@ -49,6 +49,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
     const auto child = Target::open(carrier);
     if (!child) continue;
     const auto from_child = remove_stubs(*child, **state);
+    if (!from_child && !child->check()) continue;  // it has ended or exec'd meanwhile, and its stubs with it
     if (!from_child) {
       text +=
           fmt::format("process {}, a child that carries stubs: {}\n", carrier, to_line(from_child.error()));

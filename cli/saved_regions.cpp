@@ -11,7 +11,8 @@
 namespace whomap::cli {
 
 Result<std::vector<Snapshot>> load_regions(const std::string& path) {
-  const auto text = read_file(path);
+  constexpr std::size_t most_bytes = std::size_t{256} << 20;  // smaps has some 800 bytes a mapping
+  const auto text = read_file(path, most_bytes);
   if (!text) return tl::make_unexpected(text.error());
   const InputKind kind = input_kind(std::string_view(*text).substr(0, 65536));
   std::vector<Snapshot> snapshots;

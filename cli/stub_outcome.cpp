@@ -31,7 +31,8 @@ StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common)
     // A process that has ended or exec'd has taken everything with it.
     if (removed.error().code != ErrorCode::process_ended &&
         removed.error().code != ErrorCode::process_replaced)
-      say(common, to_line(removed.error()));
+      say(common, fmt::format("the original code is not back ({}): put it back with 'whomap repair -p {}'",
+                              removed.error().happened, stubs.installed().state.target.pid));
     return stops;
   }
   add(removed->stopped_ns);
@@ -40,7 +41,8 @@ StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common)
         fmt::format("the code at {:#x} was changed by somebody else during the trace; it was left alone",
                     address));
   for (const std::uint64_t address : removed->failed)
-    say(common, fmt::format("the code at {:#x} could not be put back", address));
+    say(common, fmt::format("the code at {:#x} could not be put back; try 'whomap repair -p {}'", address,
+                            stubs.installed().state.target.pid));
   if (removed->handler_kept)
     say(common, "the process has set a SIGTRAP handler of its own during the trace; it was left alone");
   return stops;

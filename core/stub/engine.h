@@ -2,6 +2,7 @@
 // What an engine adds to the way into the target.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,6 +40,8 @@ class StubEngine : public HandOver {
 
   /// The points that emit() has made, for the state.
   [[nodiscard]] virtual std::vector<TrapPoint> traps() const { return {}; }
+  /// Forgets all but the first `count` of them: the code with the others was thrown away.
+  virtual void keep_traps(std::size_t /*count*/) {}
 
   /// Of the memory that is shared with the target, -1: none. Valid after connect(), as the next one.
   [[nodiscard]] virtual int ring_fd() const { return -1; }

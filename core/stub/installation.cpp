@@ -147,6 +147,7 @@ class Drafter {
   Result<void> add_area(const Neighbourhood& neighbourhood) {
     const std::size_t jumps = draft_.state.jumps.size();
     const std::size_t left = draft_.left_out.size();
+    const std::size_t traps = engine_.traps().size();
     for (const PlacedMemory& old : old_memory("code")) {
       auto area = build(neighbourhood, old.address);
       if (area && area->bytes.size() <= old.size &&
@@ -157,6 +158,7 @@ class Drafter {
       }
       draft_.state.jumps.resize(jumps);
       draft_.left_out.resize(left);
+      engine_.keep_traps(traps);
     }
     auto area = build(neighbourhood, neighbourhood.place);
     if (!area) return tl::make_unexpected(area.error());
@@ -171,11 +173,14 @@ class Drafter {
     code.append(own_header(draft_.state.nonce));
     if (auto begun = engine_.begin(code, draft_.data); !begun) return tl::make_unexpected(begun.error());
     for (const std::size_t index : neighbourhood.served) {
+      const std::size_t traps = engine_.traps().size();
       auto jump = append_stub(code, *sites_[index], engine_);
-      if (jump)
+      if (jump) {
         draft_.state.jumps.push_back(std::move(*jump));
-      else
-        leave_out(*sites_[index], jump.error().happened);
+        continue;
+      }
+      engine_.keep_traps(traps);
+      leave_out(*sites_[index], jump.error().happened);
     }
     return Area{address, code.bytes(), false};
   }

@@ -141,9 +141,15 @@ std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
   };
   if (!armed) set_word();  // one write stops them all
   for (const TrapPoint& trap : state.traps) {
-    std::uint8_t now = 0;
+    // What TrapEngine::emit writes: jecxz behind the byte, and the byte. Nothing else is ever written over.
+    std::array<std::uint8_t, 4> found{};
     const std::uint8_t wanted = armed ? int3 : nop;
-    if (memory.read(trap.address, std::span(&now, 1)) != 1 || (now != int3 && now != nop)) continue;
+    if (memory.read(trap.address - 3, found) != found.size()) continue;
+    const std::uint8_t now = found[3];
+    if (found[0] != 0x67 || found[1] != 0xE3 || found[2] != 0x01 || (now != int3 && now != nop)) {
+      ++failed;
+      continue;
+    }
     if (now != wanted && !memory.write(trap.address, std::span(&wanted, 1))) ++failed;
   }
   if (armed) set_word();

@@ -59,10 +59,13 @@ pid_t find_vfork_parent(const Target& target) {
 tl::unexpected<Error> cannot_stop(const Target& target, pid_t tid) {
   const auto call = read_file(fmt::format("/proc/{}/task/{}/syscall", target.pid(), tid));
   const std::string number = call ? call->substr(0, call->find_first_of(" \n")) : "";
-  return fail(ErrorCode::not_stoppable,
-              fmt::format("thread {} of process {} could not be stopped{}", tid, target.pid(),
-                          number.empty() ? "" : fmt::format(", it is in system call {}", number)),
-              "it waits for a vfork child or for a device; try again when that is over");
+  const bool in_call = !number.empty() && number != "running";
+  return fail(
+      ErrorCode::not_stoppable,
+      fmt::format("thread {} of process {} could not be stopped in time{}", tid, target.pid(),
+                  in_call ? fmt::format(", it is in system call {}", number) : ""),
+      in_call ? "it waits for a vfork child, a device or a lock of the kernel; try again when that is over"
+              : "the machine is busy; try again");
 }
 
 tl::unexpected<Error> seize_failed(const Target& target, pid_t tid, int why) {
@@ -80,12 +83,16 @@ tl::unexpected<Error> seize_failed(const Target& target, pid_t tid, int why) {
 Result<Standstill> Standstill::begin(const Target& target, const StandstillLimits& limits) {
   const std::uint64_t deadline = monotonic_ns() + static_cast<std::uint64_t>(limits.patience_ms) * ns_per_ms;
   pid_t busy = 0;
-  while (true) {
+  // Each attempt is given more time than the last: threads that wait for the lock of the address space stop
+  // one after the other.
+  constexpr std::uint64_t longest_attempt_ms = 100;
+  for (std::uint64_t attempt_ms = static_cast<std::uint64_t>(limits.attempt_ms);;
+       attempt_ms = std::min(2 * attempt_ms, longest_attempt_ms)) {
     // Looked at before anything is stopped, so that others do not wait for what cannot be hurried.
     busy = find_vfork_parent(target);
-    if (busy != 0 && monotonic_ns() < deadline) {
+    while (busy != 0 && monotonic_ns() < deadline) {
       pause_us(1000);
-      continue;
+      busy = find_vfork_parent(target);
     }
     Standstill still;
     still.pid_ = target.pid();
@@ -101,7 +108,7 @@ Result<Standstill> Standstill::begin(const Target& target, const StandstillLimit
       if (!problem) return tl::make_unexpected(problem.error());
       still.collect(waiting);
       const std::uint64_t allowed =
-          static_cast<std::uint64_t>(limits.attempt_ms) * ns_per_ms +
+          attempt_ms * ns_per_ms +
           static_cast<std::uint64_t>(limits.attempt_us_per_thread) * ns_per_us * still.stopped_.size();
       if (!waiting.empty() && still.nanoseconds() > allowed) break;
       if (!waiting.empty()) pause_us(20);
@@ -141,10 +148,13 @@ bool Standstill::seize_new(const Target& target, std::vector<pid_t>& waiting, Re
 
 /// Moves threads that have stopped from `waiting` to stopped_.
 void Standstill::collect(std::vector<pid_t>& waiting) {
+  // Costs a file for each thread, so not each time.
+  constexpr unsigned one_in = 32;
+  const bool look_for_endings = ++looks_ % one_in == 0;
   std::erase_if(waiting, [&](pid_t tid) {
     int status = 0;
     const pid_t got = ::waitpid(tid, &status, __WALL | WNOHANG);
-    if (got == 0) return is_ending(task_state(pid_, tid));
+    if (got == 0) return look_for_endings && is_ending(task_state(pid_, tid));
     if (got != tid || !WIFSTOPPED(status)) return true;  // it has ended
     if (is_signal_stop(status)) signals_.push_back({tid, WSTOPSIG(status)});
     stopped_.push_back(tid);
@@ -158,6 +168,7 @@ Standstill::Standstill(Standstill&& other) noexcept
       stragglers_(std::move(other.stragglers_)),
       signals_(std::move(other.signals_)),
       late_(std::move(other.late_)),
+      looks_(other.looks_),
       began_ns_(other.began_ns_),
       ended_ns_(other.ended_ns_) {}
 

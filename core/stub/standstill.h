@@ -16,8 +16,9 @@
 namespace whomap {
 
 struct StandstillLimits {
-  /// One attempt: when a thread has not stopped by then (it waits for a vfork child, or for a disk), the
-  /// others run on and a new attempt is made once that thread can stop.
+  /// The first attempt; each further one gets twice as long. When a thread has not stopped by then (it waits
+  /// for a vfork child, or for a disk), the others run on and a new attempt is made once that thread can
+  /// stop.
   int attempt_ms = 5;
   /// A little for each thread on top: stopping one costs some 10 us.
   int attempt_us_per_thread = 30;
@@ -63,6 +64,7 @@ class Standstill {
   std::vector<pid_t> stragglers_;    ///< seized, not stopped yet
   std::vector<HeldSignal> signals_;  ///< about to be delivered when the thread stopped
   std::vector<HeldSignal> late_;     ///< came while the thread ran for us
+  unsigned looks_ = 0;
   std::uint64_t began_ns_ = 0, ended_ns_ = 0;
 };
 

@@ -243,7 +243,12 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
   wait_for_end(target, installed->state, channel);
   set_traps(target.pid(), installed->state, false);
   wait_for_debugger(target);
-  const auto removed = remove_everywhere(target, installed->state);
+  // Nobody else will take them out: not before it is proven to be impossible is this given up.
+  auto removed = remove_everywhere(target, installed->state);
+  constexpr int most_tries = 10;
+  for (int tries = 1; tries < most_tries && !removed && removed.error().code == ErrorCode::not_stoppable;
+       ++tries)
+    removed = remove_everywhere(target, installed->state);
   send(channel, removed ? to_json(*removed) : to_json(removed.error()));
 }
 

@@ -22,6 +22,7 @@ class TrapEngine : public StubEngine {
   Result<void> connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
                        const std::vector<std::uint64_t>& areas) override;
   [[nodiscard]] std::vector<TrapPoint> traps() const override { return traps_; }
+  void keep_traps(std::size_t count) override { traps_.resize(count); }
 
  private:
   std::uint64_t page_size_;

@@ -201,12 +201,14 @@ class Judge {
     for (const MemoryKind kind : {MemoryKind::shmem, MemoryKind::page_tables, MemoryKind::held})
       if (const Trend& trend = *result_.trend(kind);
           trend.state == TrendState::grew && !(kind == MemoryKind::page_tables && files_grew))
-        return conclude(VerdictClass::moved,
-                        fmt::format("{} grew by {} between the middle and the last point ({}) while "
-                                    "anonymous memory changed by {}",
-                                    name_of(kind), size_text(trend.change), growth_rate_text(trend),
-                                    change_text(anonymous.change)),
-                        "the growth is only counted elsewhere; whomap trace -p PID shows what maps it");
+        return conclude(
+            VerdictClass::moved,
+            fmt::format("{} grew by {} between the middle and the last point ({}) while "
+                        "anonymous memory changed by {}",
+                        name_of(kind), size_text(trend.change), growth_rate_text(trend),
+                        change_text(anonymous.change)),
+            "if it was anonymous memory before the fix, it is only counted elsewhere now; if it always was "
+            "this kind, the fix does not work; whomap trace -p PID of a running one shows what maps it");
     if (const Trend& file = *result_.trend(MemoryKind::file);
         file.state == TrendState::grew && !(anonymous.state == TrendState::unclear))
       return conclude(

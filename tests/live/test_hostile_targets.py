@@ -219,3 +219,52 @@ def test_a_reservation_opened_by_mprotect_is_said_to_be_one(targets, compile_c, 
     assert report["verdict"]["class"] == "reservation" and "no mmap was made" in report["verdict"]["text"]
     growth = report["growth"]
     assert growth["explained_bytes"] + growth["unexplained_bytes"] == growth["mapped_bytes"] > 20 << 20
+
+
+TWO_PLACES = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long own(long number, long a, long b, long c, long d) {  // the number is only known at run time
+  register long r10 __asm__("r10") = d, r8 __asm__("r8") = -1, r9 __asm__("r9") = 0, result;
+  __asm__ volatile("mov %1, %%rax; .byte 0x48, 0x8d, 0xb6, 0, 0, 0, 0; syscall"  // lea 0(%rsi),%rsi of 7 bytes: room
+                   : "=&a"(result) : "r"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+  return result;
+}
+static void *work(void *unused) {
+  for (;;) {
+    char *p = (char *)own(SYS_mmap, 0, 65536, 3, MAP_PRIVATE | MAP_ANONYMOUS);
+    char *q = mmap(0, 65536, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if ((long)p < 0 || q == MAP_FAILED || p == q) abort();
+    p[0] = q[0] = 1;
+    if (own(SYS_munmap, (long)p, 65536, 0, 0) || munmap(q, 65536)) abort();
+    if (own(SYS_getppid, 0, 0, 0, 0) != getppid()) abort();
+  }
+  return unused;
+}
+int main(void) {
+  pthread_t thread;
+  pthread_create(&thread, 0, work, 0);
+  puts("ready"); fflush(stdout);
+  work(0);
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["gdb", "probe"])
+def test_sites_in_the_program_and_in_a_library_trace_after_trace(targets, compile_c, tmp_path, engine):
+    """Stubs lie in two places then, and the second trace looks whether it can use those of the first."""
+    process = targets.start(compile_c(TWO_PLACES, "-pie", "-fPIE"))
+    before = code_of(process.pid)
+    for round_ in range(4):
+        trace = tmp_path / str(round_)
+        result = run("trace", "-p", process.pid, "--engine", engine, "-d", 0.5, "-q", "-o", trace)
+        assert result.returncode in (0, 1), result.stderr
+        assert is_running(process.pid) and differences(before, code_of(process.pid)) == []
+        plan = next(record["plan"] for record in read_trace(trace) if record.get("format") == "whomap-trace")
+        modules = {plan["sites"][record["site"]]["module"] for record in read_trace(trace) if record.get("type") == "event"}
+        assert len(modules) == 2, modules

@@ -96,3 +96,33 @@ def test_its_own_memory_is_no_growth_and_traces_do_not_add_up(targets, tmp_path)
         wait_until(lambda: "whomap-ring" not in open(f"/proc/{process.pid}/maps").read(), "the ring to be gone")
         mapped.append(int(status_field(process.pid, "VmSize").split()[0]))
     assert len(set(mapped[1:])) == 1, mapped
+
+
+KEEPS_ALL = """
+import mmap, sys, time
+kept = []
+print("ready", flush=True)
+while True:
+    kept.append(mmap.mmap(-1, 65536, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    kept[-1][:8] = len(kept).to_bytes(8, "little")
+    for number, each in enumerate(kept, 1):
+        assert int.from_bytes(each[:8], "little") == number
+    time.sleep(0.01)
+"""
+
+
+def test_there_is_one_whomap_at_a_process(targets, tmp_path):
+    """Another trace, or a repair, in the middle would take out what the first one believes to be in."""
+    process = targets.start("python3", "-c", KEEPS_ALL)
+    trace = Trace(process.pid, tmp_path / "t", engine="probe").wait_armed().wait_captures(20)
+    for command in (("repair", "-p"), ("trace", "-d", 1, "-o", tmp_path / "u", "-p")):
+        second = run(*command, process.pid)
+        assert second.returncode == 3 and "traced by another whomap" in second.stderr
+    assert "another whomap is tracing it" in run("doctor", "-p", process.pid).stdout
+    before = trace.path.read_bytes().count(b'"type":"event"')
+    trace.wait_captures(before + 20)  # the first one still sees all
+    trace.interrupt()
+    assert is_running(process.pid) and process.poll() is None
+    repaired = run("repair", "-p", process.pid)
+    assert repaired.returncode == 0 and "had its own code already" in repaired.stdout
+    assert "unused" in run("doctor", "-p", process.pid).stdout

@@ -534,6 +534,8 @@ def test_a_path_that_still_maps_is_not_gone(targets):
     assert result.returncode == 1, result.stdout + result.stderr
     (effect,) = json.loads(result.stdout)["effects"]
     assert effect["state"] == "failed" and "1 stack with /pool_grow/" in effect["text"]
+    # The trace's own buffer, in which it has recorded calls, is not the target's.
+    assert {point["rss_shmem_bytes"] for point in json.loads(result.stdout)["subject"]["points"]} == {0}
     wait_until(lambda: is_running(process.pid), "the target to run untraced")
 
 
