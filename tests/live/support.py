@@ -89,16 +89,19 @@ def code_of(pid):
             if "x" not in fields[1] or len(fields) < 6 or fields[5].startswith("["):
                 continue
             start, end = (int(part, 16) for part in fields[0].split("-"))
-            memory.seek(start)
-            code[start] = memory.read(end - start)
+            try:
+                memory.seek(start)
+                code[start] = memory.read(end - start)
+            except OSError:
+                pass  # a library that was unloaded since maps was read
     return code
 
 
 def differences(before, after):
-    """Addresses at which the code differs."""
+    """Addresses at which the code differs, of what is mapped both times: a program may unload a library."""
     found = []
     for start, old in before.items():
-        new = after[start]
+        new = after.get(start, old)
         if old != new:
             found += [start + i for i in range(len(old)) if old[i] != new[i]]
     return found
