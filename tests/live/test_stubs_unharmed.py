@@ -335,7 +335,7 @@ def test_repair_refuses_another_process(targets, program, tmp_path):
     folder.mkdir(mode=0o700)
     env = {"WHOMAP_STATE_DIR": str(folder)}
     assert run("trace", "-p", load.pid, "-d", 0.2, "-o", tmp_path / "t", env=env).returncode in (0, 1)
-    state, = folder.iterdir()
+    state, = folder.glob("*.state")
     assert state.stat().st_mode & 0o777 == 0o600
     text = state.read_text()
     start_time = state.stem.split("-")[1]
