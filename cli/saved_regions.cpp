@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/saved_regions.h"
 
+#include <sys/stat.h>
+
 #include <fmt/format.h>
 
 #include "core/base/files.h"
@@ -11,8 +13,11 @@
 namespace whomap::cli {
 
 Result<std::vector<Snapshot>> load_regions(const std::string& path) {
-  constexpr std::size_t most_bytes = std::size_t{256} << 20;  // smaps has some 800 bytes a mapping
-  const auto text = read_file(path, most_bytes);
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0 && S_ISCHR(there.st_mode))  // /dev/zero has no end
+    return fail(ErrorCode::input_kind, fmt::format("{} is a device, not a file with regions", path),
+                "give a saved copy of /proc/PID/maps or smaps, or the output of pmap -X");
+  const auto text = read_file(path);
   if (!text) return tl::make_unexpected(text.error());
   const InputKind kind = input_kind(std::string_view(*text).substr(0, 65536));
   std::vector<Snapshot> snapshots;

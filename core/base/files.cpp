@@ -26,7 +26,7 @@ Result<void> read_in_pieces(const std::string& path, const std::function<void(st
   }
 }
 
-Result<std::string> read_file(const std::string& path, std::size_t most_bytes) {
+Result<std::string> read_file(const std::string& path) {
   std::string content;
   auto read = read_in_pieces(path, [&](std::string_view piece) { content.append(piece); });
   if (!read) return tl::make_unexpected(read.error());

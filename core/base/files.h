@@ -16,9 +16,8 @@ namespace whomap {
 /// grows with the file. Errors: input_unreadable.
 Result<void> read_in_pieces(const std::string& path, const std::function<void(std::string_view)>& piece);
 
-/// The whole content of a file of unknown size (files in /proc report size 0). Error input_damaged above
-/// `most_bytes`: /dev/zero has no end.
-Result<std::string> read_file(const std::string& path, std::size_t most_bytes = std::size_t{4} << 30);
+/// The whole content of a file of unknown size (files in /proc report size 0).
+Result<std::string> read_file(const std::string& path);
 
 /// A result file under construction. The name is `path` from the start, so that a reader can
 /// follow it and a killed writer leaves what it had. Mode 0600, O_NOFOLLOW; with `overwrite` an

@@ -25,6 +25,10 @@ class StubEngine : public HandOver {
   /// Bytes of private writable memory that its code needs; a multiple of the page size.
   [[nodiscard]] virtual std::uint64_t data_size() const = 0;
 
+  /// Bytes of memory that connect() will map itself, and where they are in nobody's way.
+  [[nodiscard]] virtual std::uint64_t own_mapping_size() const { return 0; }
+  virtual void use_place(std::uint64_t /*address*/) {}
+
   /// May data that an earlier installation left at `data` be used by this one?
   [[nodiscard]] virtual bool can_use_again(pid_t /*pid*/, std::uint64_t /*data*/) const { return true; }
 

@@ -77,12 +77,13 @@ class Drafter {
     std::vector<std::uint64_t> addresses;
     for (const Site* site : sites_) addresses.push_back(site->syscall_address);
     const Placement placement = find_places(
-        maps->vmas, addresses, area_limit + plan_.page_size + engine_.data_size(), plan_.page_size);
+        maps->vmas, addresses, own_mapping_offset() + engine_.own_mapping_size(), plan_.page_size);
     for (const std::size_t index : placement.unreachable)
       leave_out(*sites_[index], "no free memory within a jump's reach");
     if (placement.neighbourhoods.empty()) return nothing_possible();
 
     if (auto chosen = choose_data(placement); !chosen) return tl::make_unexpected(chosen.error());
+    engine_.use_place(placement.neighbourhoods.front().place + own_mapping_offset());
     for (const Neighbourhood& each : placement.neighbourhoods)
       if (auto built = add_area(each); !built) return tl::make_unexpected(built.error());
     if (draft_.state.jumps.empty()) return nothing_possible();
@@ -123,6 +124,13 @@ class Drafter {
     for (const PlacedMemory& each : old_->memory)
       if (each.kind == kind) found.push_back(each);
     return found;
+  }
+
+  /// In the first place, in this order, with room between them: code, data, what the engine maps itself.
+  [[nodiscard]] std::uint64_t own_mapping_offset() const {
+    constexpr std::uint64_t room = 16;
+    return round_up(area_limit + plan_.page_size + engine_.data_size(), plan_.page_size) +
+           room * plan_.page_size;
   }
 
   /// The data of all areas lies behind the first one.

@@ -100,9 +100,12 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   const int why = errno;
   Result<std::uint64_t> mapped =
       fail(ErrorCode::kernel_feature, "pidfd_getfd failed", "Linux 5.6 or later is needed", why);
-  if (ring_.valid() && ::ftruncate(ring_.get(), static_cast<off_t>(ring_bytes_)) == 0)
-    mapped = call("mmap", SYS_mmap,
-                  {0, ring_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, *made, 0});
+  if (ring_.valid() && ::ftruncate(ring_.get(), static_cast<off_t>(ring_bytes_)) == 0) {
+    // Where the kernel would put it, it would lie between what the target has mapped and what it maps next.
+    const std::uint64_t flags =
+        MAP_SHARED | MAP_NORESERVE | (place_ == 0 ? 0U : unsigned{MAP_FIXED_NOREPLACE});
+    mapped = call("mmap", SYS_mmap, {place_, ring_bytes_, PROT_READ | PROT_WRITE, flags, *made, 0});
+  }
   if (auto closed = call("close", SYS_close, {*made, 0, 0, 0, 0, 0}); !closed)
     return tl::make_unexpected(closed.error());
   if (!mapped) return tl::make_unexpected(mapped.error());

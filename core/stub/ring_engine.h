@@ -19,6 +19,8 @@ class RingEngine : public StubEngine {
       : ring_bytes_(ring_bytes), page_size_(page_size), hand_over_(0) {}
 
   [[nodiscard]] std::uint64_t data_size() const override;
+  [[nodiscard]] std::uint64_t own_mapping_size() const override { return ring_bytes_; }
+  void use_place(std::uint64_t address) override { place_ = address; }
   [[nodiscard]] bool can_use_again(pid_t pid, std::uint64_t data) const override;
   Result<void> begin(CodeBuffer& code, std::uint64_t data) override;
   Result<void> emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) override;
@@ -34,6 +36,7 @@ class RingEngine : public StubEngine {
  private:
   std::uint64_t ring_bytes_, page_size_;
   RingHandOver hand_over_;
+  std::uint64_t place_ = 0;
   UniqueFd ring_;
   bool tsc_forbidden_ = false;
   std::vector<ThreadBase> threads_;

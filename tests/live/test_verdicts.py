@@ -121,7 +121,7 @@ def test_reservations_that_are_filled(answers, mode):
 def test_stacks_of_ended_threads(answers):
     report = check(answers, "thread-stacks", "thread-stacks", 0, "start_poll_thread", "threads that have exited")
     assert "S17" in [advice["signature"] for advice in report["stacks"][0]["advice"]]
-    assert report["regions"][0]["class"] == "thread-stack"
+    assert report["regions"][0]["class"] == "exited-thread-stack"
 
 
 def test_file_pages(answers):
