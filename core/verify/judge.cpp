@@ -109,7 +109,8 @@ class Judge {
         run_.ending != RunEnding::unreadable)
       return false;
     conclude(VerdictClass::invalid, run_.ending_text,
-             "the points are not of one running process; find out why it ended, and measure one that keeps "
+             "the points are not of one running process; find out why it did not go on, and measure one that "
+             "keeps "
              "running");
     return true;
   }
