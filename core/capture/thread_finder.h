@@ -29,7 +29,11 @@ class ThreadFinder {
  private:
   pid_t pid_;
   std::optional<std::uint64_t> offset_;
-  std::unordered_map<std::uint64_t, pid_t> known_;
+  struct Known {
+    pid_t tid;
+    std::uint64_t looked_ns;  ///< when the thread was last seen to live
+  };
+  std::unordered_map<std::uint64_t, Known> known_;
 };
 
 }  // namespace whomap
