@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/gdb_engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -96,10 +94,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
       say(common, fmt::format("{} hits could not be recorded: {}", line.value("hit_errors", 0),
                               line.value("first_hit_error", "")));
   if (!result->armed) {
-    if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
-    if (result->end.reason == "interrupted")
-      return fail(ErrorCode::interrupted, "interrupted before the trace began");
-    if (result->target) return tl::make_unexpected(*result->target);
+    if (const auto reason = discard_unarmed(recording, *result)) return tl::make_unexpected(*reason);
     // Another tracer may have been quicker.
     if (const auto obstacle = attach_obstacle(read_access_facts(target.target)))
       return tl::make_unexpected(*obstacle);

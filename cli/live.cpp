@@ -84,4 +84,11 @@ std::optional<ExitStatus> recording_status(const RecordingResult& result) {
   return std::nullopt;
 }
 
+std::optional<Error> discard_unarmed(const RecordingOptions& recording, const RecordingResult& result) {
+  if (recording.path != "-") ::unlink(recording.path.c_str());
+  if (result.end.reason == "interrupted")
+    return Error{ErrorCode::interrupted, "interrupted before the trace began", {}};
+  return result.target;
+}
+
 }  // namespace whomap::cli

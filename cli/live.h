@@ -41,4 +41,8 @@ void print_ending(const CommonOptions& common, const std::string& path, const Re
 /// Errors are printed. Nothing when the answer decides.
 std::optional<ExitStatus> recording_status(const RecordingResult& result);
 
+/// For a trace in which nothing was watched: removes its file, which holds nothing. The reason, when it is
+/// the user's or the target's; else the engine has to say it.
+std::optional<Error> discard_unarmed(const RecordingOptions& recording, const RecordingResult& result);
+
 }  // namespace whomap::cli

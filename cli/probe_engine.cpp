@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/probe_engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 
@@ -117,10 +115,7 @@ Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& p
       });
   if (!result) return result;
   if (!result->armed) {
-    if (recording.path != "-") ::unlink(recording.path.c_str());  // it holds nothing
-    if (result->end.reason == "interrupted")
-      return fail(ErrorCode::interrupted, "interrupted before the trace began");
-    if (result->target) return tl::make_unexpected(*result->target);
+    if (const auto reason = discard_unarmed(recording, *result)) return tl::make_unexpected(*reason);
     return fail(ErrorCode::not_permitted,
                 fmt::format("the stubs in process {} could not be armed", plan.target.pid));
   }

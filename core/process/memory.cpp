@@ -39,6 +39,12 @@ std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> i
   return done;
 }
 
+std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
 bool write_memory(pid_t pid, std::uint64_t address, std::span<const std::uint8_t> bytes) {
   return MemoryFile(pid).write(address, bytes);
 }

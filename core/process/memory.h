@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/base/unique_fd.h"
@@ -17,6 +18,9 @@ namespace whomap {
 /// copied, which may be 0. Needs PTRACE_MODE_ATTACH access (man 2 process_vm_readv); the target is
 /// not stopped. Reading a file page that is not resident makes it resident in the target.
 std::size_t read_memory(pid_t pid, std::uint64_t address, std::span<std::byte> into);
+
+/// The same as a vector, shorter than `size` where a page cannot be read.
+std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size);
 
 /// Writes through /proc/PID/mem, also over code and read-only pages; private pages are copied first, the file
 /// stays as it is. False when not all could be written.

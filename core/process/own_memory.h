@@ -25,6 +25,8 @@ std::string nonce_of_header(std::span<const std::uint8_t> bytes);
 /// at.
 bool is_own_code(pid_t pid, const Vma& vma);
 
+/// The name of the memory file that the probe engine shares with the target.
+inline constexpr std::string_view ring_file_name = "whomap-ring";
 /// The name under which maps shows the shared memory of the probe engine.
 inline constexpr std::string_view ring_mapping_name = "/memfd:whomap-ring (deleted)";
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/installation.h"
 
-#include <dirent.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
@@ -11,9 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <cstring>
-#include <memory>
 
 #include <fmt/format.h>
 
@@ -42,12 +37,6 @@ Result<std::string> new_nonce() {
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
     return fail(ErrorCode::kernel_feature, "getrandom failed", {}, errno);
   return fmt::format("{:02x}", fmt::join(random, ""));
-}
-
-std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size) {
-  std::vector<std::uint8_t> bytes(size);
-  bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
-  return bytes;
 }
 
 /// One code area: what will lie there, and whether it lies there already.

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "core/base/files.h"
+#include "core/process/syscalls.h"
 
 namespace whomap {
 namespace {
@@ -139,6 +140,14 @@ Result<std::uint64_t> RemoteCalls::call(std::int64_t number, const std::array<st
   if (::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) != 0)
     return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
   return run();
+}
+
+Result<std::uint64_t> RemoteCalls::call_or_fail(const char* name, std::int64_t number,
+                                                const std::array<std::uint64_t, 6>& arguments) {
+  auto result = call(number, arguments);
+  if (!result || !is_syscall_error(*result)) return result;
+  return fail(ErrorCode::unsupported_target, fmt::format("the target cannot make the call {}", name), {},
+              static_cast<int>(-static_cast<std::int64_t>(*result)));
 }
 
 /// To the entry of the call, to its exit, and to a new interrupt stop. System call stops, unlike single

@@ -38,6 +38,10 @@ class RemoteCalls {
   /// Errors: process_ended, not_stoppable; the object is of no more use then.
   Result<std::uint64_t> call(std::int64_t number, const std::array<std::uint64_t, 6>& arguments);
 
+  /// The same, and an errno is an error as well: unsupported_target, naming the call.
+  Result<std::uint64_t> call_or_fail(const char* name, std::int64_t number,
+                                     const std::array<std::uint64_t, 6>& arguments);
+
   [[nodiscard]] pid_t tid() const { return tid_; }
 
  private:

@@ -2,6 +2,7 @@
 #include "core/stub/removal.h"
 
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -14,20 +15,14 @@
 #include <string_view>
 
 #include "core/capture/code_guard.h"
+#include "core/capture/ring.h"
 #include "core/process/memory.h"
 #include "core/process/own_memory.h"
 #include "core/stub/remote_call.h"
-#include "core/stub/ring_engine.h"
 #include "core/stub/standstill.h"
 
 namespace whomap {
 namespace {
-
-std::vector<std::uint8_t> read_bytes(pid_t pid, std::uint64_t address, std::size_t size) {
-  std::vector<std::uint8_t> bytes(size);
-  bytes.resize(read_memory(pid, address, std::as_writable_bytes(std::span(bytes))));
-  return bytes;
-}
 
 /// What lies there may be the target's by now.
 bool is_ring(pid_t pid, const PlacedMemory& memory) {
@@ -77,6 +72,29 @@ bool is_ours(const MemoryFile& memory, const StubState& state) {
 bool is_ours(pid_t pid, const StubState& state) {
   return is_ours(MemoryFile(pid), state);
 }
+
+namespace {
+
+/// Disarms the stubs that record. True when nobody is in the ring any more, waited for `patience_ms` at most.
+bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
+  const std::uint64_t control = state.data;
+  if (std::none_of(state.memory.begin(), state.memory.end(),
+                   [](const PlacedMemory& each) { return each.kind == "ring"; }))
+    return true;
+  const MemoryFile memory(pid);
+  if (!is_ours(memory, state)) return false;
+  const std::array<std::uint8_t, sizeof(std::uint32_t)> off{};
+  if (!memory.write(control + WHOMAP_CONTROL_ARMED, off)) return false;
+  for (int waited = 0; waited <= patience_ms; ++waited) {
+    std::array<std::uint8_t, sizeof(std::uint64_t)> inside{};
+    if (memory.read(control + WHOMAP_CONTROL_INSIDE, inside) != inside.size()) return false;
+    if (inside == std::array<std::uint8_t, sizeof(std::uint64_t)>{}) return true;
+    ::poll(nullptr, 0, 1);
+  }
+  return false;
+}
+
+}  // namespace
 
 Result<Removed> remove_stubs(const Target& target, StubState state) {
   Removed removed;

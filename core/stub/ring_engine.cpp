@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/ring_engine.h"
 
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -18,18 +17,10 @@
 
 #include "core/capture/ring.h"
 #include "core/process/memory.h"
-#include "core/process/syscalls.h"
-#include "core/stub/removal.h"
+#include "core/process/own_memory.h"
 
 namespace whomap {
 namespace {
-
-constexpr std::string_view ring_name = "whomap-ring";  // as maps shows it: /memfd:whomap-ring (deleted)
-
-tl::unexpected<Error> call_failed(const char* call, std::uint64_t result) {
-  return fail(ErrorCode::unsupported_target, fmt::format("the target cannot make the call {}", call), {},
-              static_cast<int>(-static_cast<std::int64_t>(result)));
-}
 
 std::optional<std::uint64_t> read_word(pid_t pid, std::uint64_t address) {
   std::uint64_t word = 0;
@@ -63,20 +54,16 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   const std::array<std::uint8_t, WHOMAP_CONTROL_BYTES> empty{};
   if (!stillness.write(control, empty))
     return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
-  const auto call = [&](const char* name, std::int64_t number,
-                        const std::array<std::uint64_t, 6>& arguments) -> Result<std::uint64_t> {
-    auto result = calls.call(number, arguments);
-    if (result && is_syscall_error(*result)) return call_failed(name, *result);
-    return result;
-  };
-  if (auto wiped = call("madvise", SYS_madvise, {control, WHOMAP_CONTROL_BYTES, MADV_WIPEONFORK, 0, 0, 0});
+  if (auto wiped = calls.call_or_fail("madvise", SYS_madvise,
+                                      {control, WHOMAP_CONTROL_BYTES, MADV_WIPEONFORK, 0, 0, 0});
       !wiped)
     return tl::make_unexpected(wiped.error());
 
   // What lies behind is kept: a child that was forked inside a record needs it. Another engine may have said
   // otherwise.
-  if (auto kept = call("madvise", SYS_madvise,
-                       {control + WHOMAP_SETTINGS, data_size() - WHOMAP_SETTINGS, MADV_KEEPONFORK, 0, 0, 0});
+  if (auto kept = calls.call_or_fail(
+          "madvise", SYS_madvise,
+          {control + WHOMAP_SETTINGS, data_size() - WHOMAP_SETTINGS, MADV_KEEPONFORK, 0, 0, 0});
       !kept)
     return tl::make_unexpected(kept.error());
 
@@ -88,12 +75,13 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   tsc_forbidden_ = *asked == 0 && tsc_mode && static_cast<std::uint32_t>(*tsc_mode) == PR_TSC_SIGSEGV;
 
   // The settings' page is free until the engine is armed: the name of the file lies there.
-  std::array<std::uint8_t, ring_name.size() + 1> name{};
-  std::copy(ring_name.begin(), ring_name.end(), name.begin());
+  std::array<std::uint8_t, ring_file_name.size() + 1> name{};
+  std::copy(ring_file_name.begin(), ring_file_name.end(), name.begin());
   const std::uint64_t name_address = control + WHOMAP_SETTINGS;
   if (!stillness.write(name_address, name))
     return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
-  const auto made = call("memfd_create", SYS_memfd_create, {name_address, MFD_CLOEXEC, 0, 0, 0, 0});
+  const auto made =
+      calls.call_or_fail("memfd_create", SYS_memfd_create, {name_address, MFD_CLOEXEC, 0, 0, 0, 0});
   if (!made) return tl::make_unexpected(made.error());
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, state.target.pid, 0)));
   ring_ = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), static_cast<int>(*made), 0)));
@@ -104,14 +92,16 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
     // Where the kernel would put it, it would lie between what the target has mapped and what it maps next.
     const std::uint64_t flags =
         MAP_SHARED | MAP_NORESERVE | (place_ == 0 ? 0U : unsigned{MAP_FIXED_NOREPLACE});
-    mapped = call("mmap", SYS_mmap, {place_, ring_bytes_, PROT_READ | PROT_WRITE, flags, *made, 0});
+    mapped =
+        calls.call_or_fail("mmap", SYS_mmap, {place_, ring_bytes_, PROT_READ | PROT_WRITE, flags, *made, 0});
   }
-  if (auto closed = call("close", SYS_close, {*made, 0, 0, 0, 0, 0}); !closed)
+  if (auto closed = calls.call_or_fail("close", SYS_close, {*made, 0, 0, 0, 0, 0}); !closed)
     return tl::make_unexpected(closed.error());
   if (!mapped) return tl::make_unexpected(mapped.error());
   state.memory.push_back({*mapped, ring_bytes_, "ring"});
   if (auto saved = save(state); !saved) return saved;
-  if (auto alone = call("madvise", SYS_madvise, {*mapped, ring_bytes_, MADV_DONTFORK, 0, 0, 0}); !alone)
+  if (auto alone = calls.call_or_fail("madvise", SYS_madvise, {*mapped, ring_bytes_, MADV_DONTFORK, 0, 0, 0});
+      !alone)
     return tl::make_unexpected(alone.error());
 
   for (const pid_t tid : stillness.threads()) {
@@ -120,24 +110,6 @@ Result<void> RingEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
       threads_.push_back({tid, registers.fs_base});
   }
   return {};
-}
-
-bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
-  const std::uint64_t control = state.data;
-  if (std::none_of(state.memory.begin(), state.memory.end(),
-                   [](const PlacedMemory& each) { return each.kind == "ring"; }))
-    return true;
-  const MemoryFile memory(pid);
-  if (!is_ours(memory, state)) return false;
-  const std::array<std::uint8_t, sizeof(std::uint32_t)> off{};
-  if (!memory.write(control + WHOMAP_CONTROL_ARMED, off)) return false;
-  for (int waited = 0; waited <= patience_ms; ++waited) {
-    std::array<std::uint8_t, sizeof(std::uint64_t)> inside{};
-    if (memory.read(control + WHOMAP_CONTROL_INSIDE, inside) != inside.size()) return false;
-    if (inside == std::array<std::uint8_t, sizeof(std::uint64_t)>{}) return true;
-    ::poll(nullptr, 0, 1);
-  }
-  return false;
 }
 
 }  // namespace whomap

@@ -42,7 +42,4 @@ class RingEngine : public StubEngine {
   std::vector<ThreadBase> threads_;
 };
 
-/// Disarms the stubs that record. True when nobody is in the ring any more, waited for `patience_ms` at most.
-bool leave_ring(pid_t pid, const StubState& state, int patience_ms);
-
 }  // namespace whomap

@@ -37,11 +37,6 @@ std::span<const std::uint8_t> bytes_of(const T& value) {
   return {reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
 }
 
-tl::unexpected<Error> call_failed(const char* call, std::uint64_t result) {
-  return fail(ErrorCode::unsupported_target, fmt::format("the target cannot make the call {}", call), {},
-              static_cast<int>(-static_cast<std::int64_t>(result)));
-}
-
 }  // namespace
 
 Result<void> TrapEngine::begin(CodeBuffer& code, std::uint64_t data) {
@@ -74,15 +69,15 @@ Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   // Children that are forked need the handler's data as well.
   const auto kept = calls.call(SYS_madvise, {data, page_size_, MADV_KEEPONFORK, 0, 0, 0});
   if (!kept) return tl::make_unexpected(kept.error());
-  const auto wiped = calls.call(SYS_madvise, {data + page_size_, page_size_, MADV_WIPEONFORK, 0, 0, 0});
+  const auto wiped = calls.call_or_fail("madvise(MADV_WIPEONFORK)", SYS_madvise,
+                                        {data + page_size_, page_size_, MADV_WIPEONFORK, 0, 0, 0});
   if (!wiped) return tl::make_unexpected(wiped.error());
-  if (*wiped != 0) return call_failed("madvise(MADV_WIPEONFORK)", *wiped);
   state.armed_word = data + page_size_;
 
   const std::uint64_t scratch = data + page_size_ / 2;
-  const auto asked = calls.call(SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
+  const auto asked =
+      calls.call_or_fail("rt_sigaction", SYS_rt_sigaction, {SIGTRAP, 0, scratch, mask_size, 0, 0});
   if (!asked) return tl::make_unexpected(asked.error());
-  if (*asked != 0) return call_failed("rt_sigaction", *asked);
   state.old_action.resize(sizeof(KernelAction));
   if (read_memory(calls.tid(), scratch, std::as_writable_bytes(std::span(state.old_action))) !=
       sizeof(KernelAction))
@@ -102,9 +97,9 @@ Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, Stub
   if (auto saved = save(state); !saved) return saved;
   if (!stillness.write(data, bytes_of(handler_data)) || !stillness.write(scratch, bytes_of(action)))
     return fail(ErrorCode::not_permitted, "the target's memory cannot be written", {}, errno);
-  const auto set = calls.call(SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
+  const auto set =
+      calls.call_or_fail("rt_sigaction", SYS_rt_sigaction, {SIGTRAP, scratch, 0, mask_size, 0, 0});
   if (!set) return tl::make_unexpected(set.error());
-  if (*set != 0) return call_failed("rt_sigaction", *set);
   return {};
 }
 
