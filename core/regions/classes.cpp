@@ -70,21 +70,52 @@ RegionKind by_name(const Region& region, const Say& say) {
 /// use readable and writable, the rest up to the next boundary reserved without access.
 constexpr std::uint64_t arena_heap_max = std::uint64_t{64} << 20;
 
-bool starts_arena(const Vma& vma) {
-  return vma.start % arena_heap_max == 0 && vma.writable && !vma.executable && vma.size() <= arena_heap_max &&
-         plain_anonymous(vma);
+/// Go's heap has the same shape, arenas of 64 MiB that are opened bit by bit. Its first hint of an address is
+/// 0xc000000000 (runtime/malloc.go, mallocinit), where nothing else lies by chance.
+bool in_go_heap(const Vma& vma) {
+  return vma.start >> 32 == 0xc0;
 }
 
-bool is_glibc_arena(const Snapshot& snapshot, std::size_t index) {
-  if (!starts_arena(snapshot.regions[index].vma)) return false;
-  const Region* rest = neighbour(snapshot, index, +1);
-  return rest != nullptr && plain_anonymous(rest->vma) && !accessible(rest->vma) &&
-         rest->vma.end % arena_heap_max == 0;
+bool starts_arena(const Vma& vma) {
+  return vma.start % arena_heap_max == 0 && vma.writable && !vma.executable && vma.size() <= arena_heap_max &&
+         plain_anonymous(vma) && !in_go_heap(vma);
+}
+
+/// Where a heap begins that reaches to the end of region `index` and goes on as the reservation above it.
+/// That may be inside the region: the kernel merges what the program mapped right below it.
+std::optional<std::uint64_t> arena_in(const Snapshot& snapshot, std::size_t index) {
+  const Vma& used = snapshot.regions[index].vma;
+  const Region* const rest = neighbour(snapshot, index, +1);
+  if (!plain_anonymous(used) || !used.writable || used.executable || rest == nullptr ||
+      !plain_anonymous(rest->vma) || accessible(rest->vma) || rest->vma.end % arena_heap_max != 0 ||
+      rest->vma.size() >= arena_heap_max || in_go_heap(used))
+    return std::nullopt;
+  const std::uint64_t start = rest->vma.end - arena_heap_max;
+  if (start < used.start) return std::nullopt;
+  return start;
 }
 
 bool is_rest_of_arena(const Snapshot& snapshot, std::size_t index) {
-  const Region* used = neighbour(snapshot, index, -1);
-  return used != nullptr && starts_arena(used->vma) && snapshot.regions[index].vma.end % arena_heap_max == 0;
+  return neighbour(snapshot, index, -1) != nullptr && arena_in(snapshot, index - 1).has_value();
+}
+
+/// A region that an arena shares with other memory has the class of its larger part, and says what the other
+/// is.
+template <class Say>
+std::optional<RegionKind> as_arena(const Snapshot& snapshot, std::size_t index, const Say& say) {
+  const Vma& vma = snapshot.regions[index].vma;
+  const std::optional<std::uint64_t> start = arena_in(snapshot, index);
+  if (!start) return std::nullopt;
+  if (*start == vma.start) {
+    say([&] { return std::string("starts at a multiple of 64 MiB, the rest up to the next is reserved"); });
+    return RegionKind::glibc_arena;
+  }
+  const std::uint64_t used = vma.end - *start;
+  say([&] {
+    return fmt::format("its last {} KiB, from {:#x} on, are a glibc arena, merged with other memory below it",
+                       used >> 10, *start);
+  });
+  return used >= vma.size() - used ? RegionKind::glibc_arena : RegionKind::anonymous;
 }
 
 /// The guard that allocate_stack of glibc (nptl/allocatestack.c) leaves without access below a stack, default
@@ -159,13 +190,12 @@ RegionKind decide(const Snapshot& snapshot, std::size_t index, const Say& say) {
                                              ? "no access (PROT_NONE): the unused rest of a glibc arena"
                                              : "anonymous, no access (PROT_NONE)");
   if (vma.executable) return kind(RegionKind::jit, "anonymous and executable");
-  if (is_glibc_arena(snapshot, index))
-    return kind(RegionKind::glibc_arena,
-                "starts at a multiple of 64 MiB, the rest up to the next is reserved");
+  if (const auto arena = as_arena(snapshot, index, say)) return *arena;
   if (const auto stack = as_thread_stack(snapshot, index, say)) return *stack;
   if (starts_arena(vma) && vma.size() == arena_heap_max)
     return kind(RegionKind::glibc_arena,
                 "fills the 64 MiB from a multiple of 64 MiB on, as a full arena does");
+  if (in_go_heap(vma)) return kind(RegionKind::anonymous, "no file, where Go's heap begins (0xc000000000)");
   return kind(RegionKind::anonymous, vma.shared ? "no file, shared" : "no file");
 }
 

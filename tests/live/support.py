@@ -143,8 +143,9 @@ def functions_of(stack):
 
 
 def read_trace(path):
+    """The whole lines: a writer that was killed leaves part of one at the end."""
     with open(path) as lines:
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def no_gdb_left_for(pid):

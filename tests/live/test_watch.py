@@ -68,6 +68,15 @@ static void *map(size_t size, int protection, int flags, int fd) {
   mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return at;
 }
+/* 1 MiB without reserved swap between two pages of another kind. */
+static void *apart(int protection) {
+  char *fence = mmap(NULL, (1 << 20) + 8192, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  void *at = mmap(fence + 4096, 1 << 20, protection, flags, -1, 0);
+  if (at != fence + 4096) { perror("mmap"); exit(1); }
+  if (protection & PROT_WRITE) memset(at, 1, 1 << 20);
+  return at;
+}
 static void *live(void *unused) {
   char on_stack;
   show("thread-stack", &on_stack, "pointer");
@@ -96,8 +105,9 @@ int main(int count, char **arguments) {
   show("heap", heap, "[heap]");
   show("anonymous", map(1 << 20, rw, anonymous, -1), "file");
   show("jit", map(65536, rw | PROT_EXEC, anonymous, -1), "executable");
-  show("reservation", map(1 << 20, PROT_NONE, anonymous | MAP_NORESERVE, -1), "PROT_NONE");
-  show("anonymous", map(1 << 20, rw, anonymous | MAP_NORESERVE, -1), "NORESERVE");
+  // Like the parts of an arena, with which the kernel would merge them: not beside one.
+  show("reservation", apart(PROT_NONE), "PROT_NONE");
+  show("anonymous", apart(rw), "NORESERVE");
   show("grows-down", map(1 << 16, rw, anonymous | MAP_GROWSDOWN, -1), "GROWSDOWN");
   int file = open(arguments[1], O_RDWR);
   show("file", map(4096, PROT_READ, MAP_PRIVATE, file), "private");

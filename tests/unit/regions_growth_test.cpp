@@ -205,6 +205,21 @@ TEST(Classes, ByShape) {
       "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \n7f0000200000-7f0004000000 ---p 00000000 00:00 0 \n";
   EXPECT_EQ(kind_of(arena, 0), RegionKind::glibc_arena);
   EXPECT_EQ(kind_of(arena, 1), RegionKind::reservation);
+  // The kernel merges a mapping right below the arena with it, if it has the same flags.
+  constexpr std::string_view merged_little =
+      "7effffff0000-7f0000200000 rw-p 00000000 00:00 0 \n7f0000200000-7f0004000000 ---p 00000000 00:00 0 \n";
+  EXPECT_EQ(kind_of(merged_little, 0), RegionKind::glibc_arena);
+  EXPECT_EQ(kind_of(merged_little, 1), RegionKind::reservation);
+  constexpr std::string_view merged_much =
+      "7effff000000-7f0000200000 rw-p 00000000 00:00 0 \n7f0000200000-7f0004000000 ---p 00000000 00:00 0 \n";
+  EXPECT_EQ(kind_of(merged_much, 0), RegionKind::anonymous);
+  const Snapshot shared = snapshot_from_text(merged_much);
+  EXPECT_NE(classify(shared, 0).evidence.find("its last 2048 KiB, from 0x7f0000000000 on, are a glibc arena"),
+            std::string::npos);
+  // Go's heap looks like one.
+  constexpr std::string_view go =
+      "c000000000-c000400000 rw-p 00000000 00:00 0 \nc000400000-c004000000 ---p 00000000 00:00 0 \n";
+  EXPECT_EQ(kind_of(go, 0), RegionKind::anonymous);
   constexpr std::string_view stack =
       "7f0000fff000-7f0001000000 ---p 00000000 00:00 0 \n7f0001000000-7f0001800000 rw-p 00000000 00:00 0 \n";
   EXPECT_EQ(kind_of(stack, 1), RegionKind::thread_stack);
