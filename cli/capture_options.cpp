@@ -8,6 +8,8 @@ void add_capture_options(CommandLine& line) {
   line.options().add_options()("duration,d", po::value<std::string>()->value_name("SEC")->default_value("10"),
                                "how long to capture")("max-hits", po::value<std::string>()->value_name("N"),
                                                       "end after N captured calls")(
+      "max-slowdown", po::value<std::string>()->value_name("PCT")->default_value("10"),
+      "end when threads of the process wait for whomap for more than PCT % of a second; 100: no limit")(
       "syscalls", po::value<std::string>()->value_name("LIST"),
       "which calls; default mmap,munmap,mremap,brk");
 }
@@ -22,6 +24,9 @@ Result<CaptureOptions> capture_options(const CommandLine& line) {
     if (!hits) return tl::make_unexpected(hits.error());
     options.max_hits = *hits;
   }
+  const auto slowdown = percent_value("--max-slowdown", line.get<std::string>("max-slowdown"));
+  if (!slowdown) return tl::make_unexpected(slowdown.error());
+  options.max_slowdown = *slowdown;
   if (line.has("syscalls")) {
     auto syscalls = parse_syscalls(line.get<std::string>("syscalls"));
     if (!syscalls) return tl::make_unexpected(syscalls.error());

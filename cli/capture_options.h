@@ -14,10 +14,11 @@ namespace whomap::cli {
 struct CaptureOptions {
   double seconds = 10;
   std::optional<std::uint64_t> max_hits;
+  double max_slowdown = 0.1;           ///< share of one thread's time
   std::vector<std::int64_t> syscalls;  ///< x86-64 numbers; empty: the default ones
 };
 
-/// Adds -d, --max-hits and --syscalls.
+/// Adds -d, --max-hits, --max-slowdown and --syscalls.
 void add_capture_options(CommandLine& line);
 
 /// Their values; a usage error that names the wrong one.

@@ -31,7 +31,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!limits) return report_usage("collect", limits.error());
   const auto interrupts = interrupts_as_fd();
   if (!interrupts) return report_error(interrupts.error());
-  CollectorChannel channel{UniqueFd(channel_fd)};
+  CollectorChannel channel(UniqueFd(channel_fd), ::getppid());  // GDB has started it
   const auto plan_text = read_file("/proc/self/fd/0");
   if (!plan_text) return report_error(plan_text.error());
   const auto json = parse_json(*plan_text);
@@ -49,6 +49,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   RecordingOptions recording;
   recording.seconds = limits->seconds;
   recording.max_hits = limits->max_hits;
+  recording.max_slowdown = limits->max_slowdown;
   recording.path = output;
   recording.overwrite = line.common().force;
   recording.interrupt_fd = interrupts->get();

@@ -45,6 +45,14 @@ Result<double> seconds_value(const std::string& option, const std::string& text,
   return *value;
 }
 
+Result<double> percent_value(const std::string& option, const std::string& text) {
+  const auto value = whole<double>(text);
+  if (!value || !(*value > 0) || *value > 100)
+    return fail(ErrorCode::usage,
+                fmt::format("{} is '{}', and takes a percentage above 0, up to 100", option, text));
+  return *value / 100;
+}
+
 Result<std::uint64_t> bytes_value(const std::string& option, const std::string& text) {
   const auto value = parse_bytes(text);
   if (!value || *value == 0)

@@ -22,6 +22,8 @@ Result<std::uint64_t> count_value(const std::string& option, const std::string& 
                                   std::uint64_t most);
 /// "2.5": seconds from `least` to `most`, without a unit.
 Result<double> seconds_value(const std::string& option, const std::string& text, double least, double most);
+/// "10": a percentage above 0, up to 100, as a share of 1.
+Result<double> percent_value(const std::string& option, const std::string& text);
 /// "64K", "100M", "2G", "4096" -> bytes above 0 (binary units).
 Result<std::uint64_t> bytes_value(const std::string& option, const std::string& text);
 

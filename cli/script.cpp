@@ -65,6 +65,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
                        "collect",
                        "--duration",
                        fmt::format("{}", limits->seconds),
+                       "--max-slowdown",
+                       fmt::format("{}", limits->max_slowdown * 100),
                        "--output",
                        std::filesystem::absolute(trace, problem).string()};
   if (limits->max_hits)

@@ -135,6 +135,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   RecordingOptions recording;
   recording.seconds = limits->seconds;
   recording.max_hits = limits->max_hits;
+  recording.max_slowdown = limits->max_slowdown;
   recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
   recording.overwrite = common.force;
   recording.interrupt_fd = interrupts->get();

@@ -3,7 +3,9 @@
 // memory.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -48,6 +50,9 @@ class CaptureSource {
   virtual void ask_for_end() = 0;
   /// From now on so much of each stack, bytes. A source may have a size of its own.
   virtual void ask_for_stack_bytes(std::size_t) {}
+  /// How long threads of the target have waited for the engine since it was armed, in all, ns; nothing when
+  /// that is not known.
+  [[nodiscard]] virtual std::optional<std::uint64_t> target_waited_ns() const { return std::nullopt; }
   /// Hands over what has come. False when the engine is gone without a Finished.
   /// Error input_damaged for a message of unknown shape.
   virtual Result<bool> deliver(const Consumer& consumer) = 0;

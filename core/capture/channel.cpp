@@ -11,6 +11,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/process/processor_time.h"
+
 namespace whomap {
 namespace {
 
@@ -135,8 +137,17 @@ Result<bool> CollectorChannel::deliver(const Consumer& consumer) {
   auto message = receive();
   if (!message) return tl::make_unexpected(message.error());
   if (!*message) return false;
+  if (tracer_ != 0 && std::holds_alternative<Armed>(**message))
+    tracer_ns_when_armed_ = processor_time_ns(tracer_);
   consumer(**message);
   return true;
+}
+
+std::optional<std::uint64_t> CollectorChannel::target_waited_ns() const {
+  if (!tracer_ns_when_armed_) return std::nullopt;
+  const auto now = processor_time_ns(tracer_);
+  if (!now) return std::nullopt;
+  return *now - *tracer_ns_when_armed_;
 }
 
 void CollectorChannel::request(std::byte what, std::size_t stack_bytes) {

@@ -4,6 +4,8 @@
 // the other's death.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -56,7 +58,9 @@ class TracerChannel {
 /// The other end: receives, and says when it is enough.
 class CollectorChannel : public CaptureSource {
  public:
-  explicit CollectorChannel(UniqueFd socket) : socket_(std::move(socket)), buffer_(max_stack_copy + 4096) {}
+  /// `tracer`: the process at the other end; while it works one thread of the target waits for it.
+  explicit CollectorChannel(UniqueFd socket, pid_t tracer = 0)
+      : socket_(std::move(socket)), tracer_(tracer), buffer_(max_stack_copy + 4096) {}
 
   /// The next message; nothing when the tracer has closed or died. Waits for one.
   /// Error input_damaged for a message of unknown shape.
@@ -66,10 +70,14 @@ class CollectorChannel : public CaptureSource {
   void ask_for_end() override;
   void ask_for_stack_bytes(std::size_t size) override;
   [[nodiscard]] int fd() const override { return socket_.get(); }
+  /// The tracer's processor time since it was armed.
+  [[nodiscard]] std::optional<std::uint64_t> target_waited_ns() const override;
 
  private:
   void request(std::byte what, std::size_t stack_bytes = 0);
   UniqueFd socket_;
+  pid_t tracer_;
+  std::optional<std::uint64_t> tracer_ns_when_armed_;
   std::vector<std::byte> buffer_;
 };
 

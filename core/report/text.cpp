@@ -295,6 +295,7 @@ class TextReport {
   static std::string ending(const std::string& reason) {
     if (reason == "time") return "after the given time";
     if (reason == "hits") return "at the given number of calls";
+    if (reason == "slowdown") return "early, at the given slowdown (--max-slowdown)";
     if (reason == "interrupted") return "early, interrupted by the user";
     if (reason == "target-exited") return "early: the process ended";
     if (reason == "target-exec") return "early: the process exec'd another program";

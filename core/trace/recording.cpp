@@ -15,6 +15,7 @@
 #include "core/base/version.h"
 #include "core/capture/copy_size.h"
 #include "core/process/syscalls.h"
+#include "core/trace/slowdown_budget.h"
 #include "core/trace/stack_table.h"
 #include "core/trace/writer.h"
 
@@ -39,7 +40,12 @@ enum class Phase { arming, watching, letting_go, over };
 class Recorder {
  public:
   Recorder(const Target& target, CaptureSource& source, const RecordingOptions& options, TraceWriter writer)
-      : target_(target), source_(source), options_(options), writer_(std::move(writer)), stacks_(target) {}
+      : target_(target),
+        source_(source),
+        options_(options),
+        writer_(std::move(writer)),
+        stacks_(target),
+        budget_(options.max_slowdown) {}
 
   RecordingResult run(const std::function<void(const RecordingProgress&)>& progress,
                       std::function<StopTimes(bool engine_finished)> let_go) {
@@ -255,9 +261,23 @@ class Recorder {
     }
   }
 
+  void look_at_budget() {
+    const auto waited = source_.target_waited_ns();
+    if (!waited) return;
+    budget_.look(seconds_since(begin_), *waited);
+    if (!budget_.exceeded()) return;
+    note(
+        fmt::format("calls came so fast that for {:.0f} % of a second a thread of the process waited for "
+                    "whomap, and {:.0f} % "
+                    "were allowed (--max-slowdown): ended early, the answer is from {:.1f} s",
+                    budget_.spent() * 100, options_.max_slowdown * 100, seconds_since(begin_)));
+    begin_letting_go("slowdown");
+  }
+
   void progress_if_due(const std::function<void(const RecordingProgress&)>& progress) {
     if (phase_ != Phase::watching || Clock::now() < next_progress_) return;
     next_progress_ = Clock::now() + std::chrono::milliseconds(250);
+    look_at_budget();
     progress({seconds_since(begin_), result_.end.events});
     keep(writer_.flush());
   }
@@ -269,6 +289,7 @@ class Recorder {
   TraceWriter writer_;
   StackTable stacks_;
   CopySize copy_size_;
+  SlowdownBudget budget_;
   RecordingResult result_;
   Phase phase_ = Phase::arming;
   Clock::time_point deadline_, begin_, next_rolling_, next_progress_;

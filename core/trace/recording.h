@@ -21,6 +21,7 @@ namespace whomap {
 struct RecordingOptions {
   double seconds = 10;                    ///< from the moment the sites are watched
   std::optional<std::uint64_t> max_hits;  ///< captured calls
+  double max_slowdown = 1;                ///< share of one thread's time, see SlowdownBudget
   std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";

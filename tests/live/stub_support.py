@@ -50,7 +50,8 @@ class Trace:
         self.path = pathlib.Path(path)
         self.path.unlink(missing_ok=True)  # what it holds must be of this trace
         self.process = subprocess.Popen(
-            [WHOMAP, "trace", "-p", str(pid), "--engine", engine, "-d", str(seconds), "-o", str(path), *options],
+            [WHOMAP, "trace", "-p", str(pid), "--engine", engine, "-d", str(seconds), "--max-slowdown", "100", "-o", str(path),
+             *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **(env or {})}, preexec_fn=preexec_fn)
         self.gdb = self.supervisor = None
