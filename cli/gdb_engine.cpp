@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
@@ -10,9 +11,11 @@
 #include "cli/stub_outcome.h"
 #include "core/capture/channel.h"
 #include "core/capture/code_guard.h"
+#include "core/capture/combined_source.h"
 #include "core/plan/script.h"
 #include "core/process/permission.h"
 #include "core/stub/supervisor.h"
+#include "core/stub/trap_engine.h"
 #include "gdb_plugin/gdb_process.h"
 
 namespace whomap::cli {
@@ -54,10 +57,16 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   if (!plugin) return tl::make_unexpected(plugin.error());
   if (const auto found = find_gdb(); !found) return tl::make_unexpected(found.error());
   std::optional<SupervisedStubs> stubs;
+  std::unique_ptr<RingSource> ring;
   if (with_stubs) {
     auto put_in = put_stubs_in(plan, common);
     if (!put_in) return tl::make_unexpected(put_in.error());
-    if (*put_in) stubs.emplace(std::move(**put_in));
+    if (*put_in) {
+      stubs.emplace(std::move(**put_in));
+      auto opened = open_ring(target.target, plan, *stubs, TrapEngine::ring_options);
+      if (!opened) return tl::make_unexpected(opened.error());
+      ring = std::move(*opened);
+    }
   }
   const Plan rest = stubs ? without_stubs(plan, stubs->installed().state) : plan;
   const auto guard = CodeGuard::record(target.target, rest);
@@ -77,7 +86,14 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   bool gdb_ended_well = false;
   RecordingOptions options = recording;
   if (stubs) options.own_memory = own_memory(*stubs);
-  CollectorChannel source(std::move(channel->collector));
+  CollectorChannel tracer(std::move(channel->collector), gdb->pid());
+  std::optional<CombinedSource> both;
+  if (ring != nullptr) {
+    auto combined = CombinedSource::of(tracer, *ring);
+    if (!combined) return tl::make_unexpected(combined.error());
+    both.emplace(std::move(*combined));
+  }
+  CaptureSource& source = both ? static_cast<CaptureSource&>(*both) : tracer;
   auto result =
       record(target.target, plan, source, options, progress_printer(common, recording.seconds), [&](bool) {
         constexpr double patience_seconds = 10;

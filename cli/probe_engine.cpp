@@ -19,17 +19,6 @@ std::string describe(const Site& site, const std::string& reason) {
                      reason);
 }
 
-RingSourceOptions source_options(const SupervisedStubs& stubs) {
-  const StubState& state = stubs.installed().state;
-  RingSourceOptions options;
-  options.control = state.data;
-  options.tsc_forbidden = stubs.tsc_is_forbidden();
-  for (const PlacedMemory& each : state.memory)
-    if (each.kind == "ring") options.ring = each.address;
-  for (const ThreadBase& each : stubs.thread_bases()) options.thread_bases.emplace_back(each.tid, each.base);
-  return options;
-}
-
 /// Sites that cannot have a stub: whether one of them was passed during the trace is counted by debug
 /// registers, as far as there are any. Nearly always none was, and then nothing is missing.
 class UnwatchedSites {
@@ -102,7 +91,7 @@ Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& p
   options.engine = "probe";
   options.own_memory = own_memory(*stubs);
   const UnwatchedSites unwatched(target.target, plan, stubs->installed().left_out);
-  auto source = RingSource::open(target.target, plan, stubs->take_ring(), source_options(*stubs));
+  auto source = open_ring(target.target, plan, *stubs, {});
   if (!source) {
     (void)remove_and_report(*stubs, common);
     return tl::make_unexpected(source.error());

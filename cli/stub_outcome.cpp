@@ -12,6 +12,19 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
   return SupervisedStubs::start(std::filesystem::read_symlink("/proc/self/exe").string(), plan, engine);
 }
 
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
+                                              const RingOptions& shape) {
+  const StubState& state = stubs.installed().state;
+  RingSourceOptions options;
+  options.control = state.data;
+  options.shape = shape;
+  options.tsc_forbidden = stubs.tsc_is_forbidden();
+  for (const PlacedMemory& each : state.memory)
+    if (each.kind == "ring") options.ring = each.address;
+  for (const ThreadBase& each : stubs.thread_bases()) options.thread_bases.emplace_back(each.tid, each.base);
+  return RingSource::open(target, plan, stubs.take_ring(), options);
+}
+
 std::vector<AddressRange> own_memory(const SupervisedStubs& stubs) {
   std::vector<AddressRange> ranges;
   for (const PlacedMemory& each : stubs.installed().state.memory)

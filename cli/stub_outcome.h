@@ -2,7 +2,10 @@
 // What both engines do with stubs: start them, and say how taking them out went.
 #pragma once
 
+#include <memory>
+
 #include "cli/command.h"
+#include "core/capture/ring_source.h"
 #include "core/stub/supervisor.h"
 #include "core/trace/recording.h"
 
@@ -10,6 +13,10 @@ namespace whomap::cli {
 
 /// This program itself supervises, as another process.
 Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine);
+
+/// The reader of their ring, as it was made with `shape`.
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
+                                              const RingOptions& shape);
 
 /// What of the target's memory is theirs.
 std::vector<AddressRange> own_memory(const SupervisedStubs& stubs);

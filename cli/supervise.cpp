@@ -27,7 +27,9 @@ Result<void> keep_stubs(const std::string& engine, int plan_fd, const UniqueFd& 
     return fail(ErrorCode::process_replaced,
                 fmt::format("process {} is not the one the plan was made for", plan->target.pid));
   if (engine == "trap") {
-    TrapEngine trap(plan->page_size);
+    const auto shape = RingShape::of(TrapEngine::ring_options);
+    if (!shape) return tl::make_unexpected(shape.error());
+    TrapEngine trap(shape->bytes, plan->page_size);
     supervise(*target, *plan, trap, channel);
     return {};
   }

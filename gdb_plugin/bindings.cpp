@@ -4,10 +4,12 @@
 
 #include <sys/ptrace.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "core/base/json_fields.h"
 #include "core/base/version.h"
@@ -54,7 +56,9 @@ class Tracer {
     const TrapPoint& trap = stubs_->traps.at(index);
     recorder_.copy_at_most(channel_.stack_bytes(stack_bytes_));
     recorder_.at_trap(trap.site, trap.number, tid);
-    trap_guard_->look_after(tid);
+    if (!trap_guard_->look_after(tid) || through_ring_) return;
+    through_ring_ = true;
+    set_traps(plan_.target.pid, *stubs_, Traps::leaving);
   }
   /// Takes over stubs that are in the target, as core/stub writes their state.
   void use_stubs(const std::string& state_json) {
@@ -64,8 +68,12 @@ class Tracer {
     trap_guard_.emplace(plan_.target.pid, stubs_->action_address, stubs_->syscall_address);
   }
   /// Breakpoints into the stubs; GDB takes them for the program's own. All threads stand still.
-  void arm_traps() const {
-    if (stubs_ && set_traps(plan_.target.pid, *stubs_, true) != 0)
+  void arm_traps() {
+    if (!stubs_) return;
+    // Without a tracer a thread that blocks SIGTRAP dies of an int3: when there is one, none is met.
+    const std::vector<pid_t> threads = target_->threads();
+    through_ring_ = std::any_of(threads.begin(), threads.end(), blocks_sigtrap);
+    if (set_traps(plan_.target.pid, *stubs_, through_ring_ ? Traps::leaving : Traps::armed) != 0)
       throw std::runtime_error("the stubs could not be armed");
   }
   /// GDB asks the kernel for reports of vfork, and then stops all threads until the child is done. Without
@@ -78,7 +86,7 @@ class Tracer {
     for (const pid_t tid : target_->threads()) (void)::ptrace(PTRACE_SETOPTIONS, tid, nullptr, options);
   }
   void disarm_traps() const {
-    if (stubs_) set_traps(plan_.target.pid, *stubs_, false);
+    if (stubs_) set_traps(plan_.target.pid, *stubs_, Traps::off);
   }
   void stopped_for(std::uint64_t nanoseconds) { recorder_.stopped_for(nanoseconds); }
   void busy_for(std::uint64_t nanoseconds) { recorder_.busy_for(nanoseconds); }
@@ -124,6 +132,7 @@ class Tracer {
   std::vector<CodeGuard::Foreign> foreign_;
   std::optional<StubState> stubs_;
   std::optional<TrapGuard> trap_guard_;
+  bool through_ring_ = false;  ///< calls that begin meet no int3 any more
   PtraceThreads threads_;
   std::size_t stack_bytes_;
   HitRecorder recorder_;

@@ -25,6 +25,7 @@ namespace whomap {
 struct RingSourceOptions {
   std::uint64_t control = 0;  ///< address of the control area in the target
   std::uint64_t ring = 0;     ///< address of the ring in the target
+  RingOptions shape;          ///< as the ring was made
   std::vector<std::pair<pid_t, std::uint64_t>> thread_bases;
   bool tsc_forbidden = false;          ///< prctl(PR_GET_TSC) in the target said so
   std::uint64_t minimum_length = 0;    ///< shorter mmaps are only counted, bytes
@@ -48,6 +49,10 @@ class RingSource : public CaptureSource {
   /// Lets calls under way finish for some milliseconds, disarms, and reads the rest.
   void ask_for_end() override;
   Result<bool> deliver(const Consumer& consumer) override;
+  /// Estimated from the number and size of the records.
+  [[nodiscard]] std::optional<std::uint64_t> target_waited_ns() const override {
+    return static_cast<std::uint64_t>(busy_ns_);
+  }
 
  private:
   RingSource(const Target& target, const Plan& plan, const RingShape& shape,

@@ -103,7 +103,7 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
     if (own_state) forget_state(target.identity());
     return removed;
   }
-  set_traps(target.pid(), state, false);
+  set_traps(target.pid(), state, Traps::off);
   constexpr int patience_ms = 200;
   const bool ring_is_left = leave_ring(target.pid(), state, patience_ms);
   auto stillness = Standstill::begin(target);
@@ -147,17 +147,19 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
   return removed;
 }
 
-std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
+std::size_t set_traps(pid_t pid, const StubState& state, Traps traps) {
   constexpr std::uint8_t int3 = 0xCC;
   constexpr std::uint8_t nop = 0x90;
   const MemoryFile memory(pid);
   if (!is_ours(memory, state)) return 0;  // it has exec'd or ended
   std::size_t failed = 0;
-  const std::array<std::uint8_t, 4> word{static_cast<std::uint8_t>(armed ? 1 : 0)};
-  const auto set_word = [&] {
-    if (state.armed_word != 0 && !memory.write(state.armed_word, word)) ++failed;
+  const bool armed = traps != Traps::off;
+  const TrapWords words{armed ? 1U : 0U, traps == Traps::armed ? 1U : 0U};
+  const auto set_words = [&] {
+    const std::span bytes(reinterpret_cast<const std::uint8_t*>(&words), sizeof words);
+    if (state.trap_words != 0 && !memory.write(state.trap_words, bytes)) ++failed;
   };
-  if (!armed) set_word();  // one write stops them all
+  if (traps != Traps::armed) set_words();  // one write keeps them all away
   for (const TrapPoint& trap : state.traps) {
     // What TrapEngine::emit writes: jecxz behind the byte, and the byte. Nothing else is ever written over.
     std::array<std::uint8_t, 4> found{};
@@ -170,7 +172,7 @@ std::size_t set_traps(pid_t pid, const StubState& state, bool armed) {
     }
     if (now != wanted && !memory.write(trap.address, std::span(&wanted, 1))) ++failed;
   }
-  if (armed) set_word();
+  if (traps == Traps::armed) set_words();
   return failed;
 }
 

@@ -33,9 +33,15 @@ struct Removed {
 /// is of. Errors: those of Standstill.
 Result<Removed> remove_stubs(const Target& target, StubState state);
 
-/// Writes int3 (armed) or nop at the trap points that hold the other of the two, and the word that lets
-/// threads pass them. Disarming needs no stop. Returns how many could not be written.
-std::size_t set_traps(pid_t pid, const StubState& state, bool armed);
+enum class Traps {
+  off,      ///< nop at the trap points, and no way there
+  armed,    ///< int3: calls are handed over to a debugger
+  leaving,  ///< int3 for the calls under way; those that begin go through the ring
+};
+
+/// Writes int3 or nop at the trap points that hold the other of the two, and the words that let threads pass
+/// them. Needs no stop. Returns how many could not be written.
+std::size_t set_traps(pid_t pid, const StubState& state, Traps traps);
 
 /// Processes other than the target that carry its stubs: children forked while they were in.
 std::vector<pid_t> find_carriers(const StubState& state);

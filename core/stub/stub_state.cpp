@@ -82,7 +82,7 @@ ordered_json to_json(const StubState& state) {
                                   {"original", each.byte},
                                   {"inode", each.inode},
                                   {"file_offset", each.file_offset}});
-  out["armed_word"] = hex_string(state.armed_word);
+  out["trap_words"] = hex_string(state.trap_words);
   out["data"] = hex_string(state.data);
   out["syscall_address"] = hex_string(state.syscall_address);
   out["trap_handler"] = hex_string(state.trap_handler);
@@ -120,7 +120,7 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
                                    static_cast<std::uint8_t>(each.unsigned_integer("original", UINT8_MAX)),
                                    each.unsigned_integer("inode"), each.unsigned_integer("file_offset")});
     });
-  state.armed_word = fields.address("armed_word");
+  state.trap_words = fields.address("trap_words");
   state.data = fields.address("data");
   state.syscall_address = fields.address("syscall_address");
   state.trap_handler = fields.address("trap_handler");

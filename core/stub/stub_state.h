@@ -33,6 +33,12 @@ struct TrapPoint {
   std::int64_t number = 0;
 };
 
+/// What decides in the target whether a trap point is passed.
+struct TrapWords {
+  std::uint32_t armed = 0;    ///< 0: calls that return pass none
+  std::uint32_t entered = 0;  ///< 0: calls that begin do not go there, but through the ring
+};
+
 /// Memory of ours in the target.
 struct PlacedMemory {
   std::uint64_t address = 0;
@@ -48,7 +54,7 @@ struct StubState {
   std::vector<TrapPoint> traps;
   /// What was at the places where the debugger sets ordinary breakpoints, for sites without a stub.
   std::vector<CodeGuard::Original> breakpoints;
-  std::uint64_t armed_word = 0;          ///< 32 bits in our data, not 0 while the traps are armed
+  std::uint64_t trap_words = 0;          ///< TrapWords in our data; 0: no traps
   std::uint64_t data = 0;                ///< the data area in use, one of `memory`
   std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
   std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none

@@ -157,7 +157,7 @@ void wait_for_end(const Target& target, const StubState& state, const UniqueFd& 
     if (::poll(waiting, 3, look_every_ms) < 0 && errno != EINTR) return;
     const bool tracer_died = waiting[2].revents != 0;
     if (tracer_died) {
-      if (tracer_of(target.pid()) == 0) set_traps(target.pid(), state, false);
+      if (tracer_of(target.pid()) == 0) set_traps(target.pid(), state, Traps::off);
       tracer_fd.reset();
       looks_left = looks_after_death;
     }
@@ -180,7 +180,7 @@ void wait_for_end(const Target& target, const StubState& state, const UniqueFd& 
     if (looks_in_exec > patience_with_exec && now == tracer)
       ::syscall(SYS_pidfd_send_signal, tracer_fd.get(), SIGKILL, nullptr, 0);
     if (now == tracer) continue;
-    if (tracer != 0 && now == 0) set_traps(target.pid(), state, false);
+    if (tracer != 0 && now == 0) set_traps(target.pid(), state, Traps::off);
     tracer = now;
     tracer_fd = UniqueFd(now == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, now, 0)));
   }
@@ -241,7 +241,7 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
   send(channel, report, engine.ring_fd());
 
   wait_for_end(target, installed->state, channel);
-  set_traps(target.pid(), installed->state, false);
+  set_traps(target.pid(), installed->state, Traps::off);
   wait_for_debugger(target);
   // Nobody else will take them out: not before it is proven to be impossible is this given up.
   auto removed = remove_everywhere(target, installed->state);

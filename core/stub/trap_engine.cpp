@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <span>
 
@@ -31,6 +32,34 @@ struct KernelAction {
 constexpr std::uint64_t sa_restorer = 0x04000000;
 constexpr std::uint64_t mask_size = 8;
 constexpr std::size_t most_areas = 64;
+constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
+
+/// Calls that libraries make with all signals blocked: glibc unmaps the stack of a posix_spawn child and of
+/// an ended thread, and gives back the pages of a cached one.
+bool made_with_signals_blocked(std::int64_t number) {
+  return number == SYS_munmap || number == SYS_madvise;
+}
+
+/// mov of the word at `address` to ecx, and a jump over `bytes` of code when it is 0; no flag changes.
+void append_skip_unless(CodeBuffer& code, std::uint64_t address, std::uint8_t bytes) {
+  constexpr std::array<std::uint8_t, 10> load_address{0x48, 0xB9};  // movabs $address,%rcx
+  code.append(load_address);
+  code.write64(code.bytes().size() - sizeof address, address);
+  code.append(std::array<std::uint8_t, 5>{0x8B, 0x09,           // mov (%rcx),%ecx
+                                          0x67, 0xE3, bytes});  // jecxz
+}
+
+/// jmp rel32 to a place that aim_here() tells later. Returns where it is.
+std::size_t append_jump(CodeBuffer& code) {
+  const std::size_t at = code.bytes().size();
+  (void)code.jump_to(code.here());
+  return at;
+}
+
+void aim_here(CodeBuffer& code, std::size_t jump) {
+  constexpr std::size_t jump_size = 5;
+  code.write32(jump + 1, static_cast<std::uint32_t>(code.bytes().size() - jump - jump_size));
+}
 
 template <class T>
 std::span<const std::uint8_t> bytes_of(const T& value) {
@@ -40,39 +69,43 @@ std::span<const std::uint8_t> bytes_of(const T& value) {
 }  // namespace
 
 Result<void> TrapEngine::begin(CodeBuffer& code, std::uint64_t data) {
+  if (auto begun = ring_.begin(code, data); !begun) return begun;
+  const std::uint64_t own = data + ring_.data_size();
   const std::size_t start = code.bytes().size();
   code.append({whomap_trap_template, whomap_trap_template_end});
-  code.write64(start + static_cast<std::size_t>(whomap_trap_data - whomap_trap_template), data);
-  armed_word_ = data + page_size_;
+  code.write64(start + static_cast<std::size_t>(whomap_trap_data - whomap_trap_template), own);
+  words_ = own + page_size_;
   return {};
 }
 
 Result<void> TrapEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t number) {
-  constexpr std::array<std::uint8_t, 2> system_call{0x0F, 0x05};
-  constexpr std::array<std::uint8_t, 10> load_address{0x48, 0xB9};            // movabs $armed_word,%rcx
-  constexpr std::array<std::uint8_t, 5> pass_unless_armed{0x8B, 0x09,         // mov (%rcx),%ecx
-                                                          0x67, 0xE3, 0x01};  // jecxz behind the int3
-  constexpr std::array<std::uint8_t, 1> nop{0x90};
+  if (made_with_signals_blocked(number)) return ring_.emit(code, site, number);
+  constexpr std::uint8_t jump_size = 5;
+  append_skip_unless(code, words_ + offsetof(TrapWords, entered), jump_size);
+  const std::size_t to_trap = append_jump(code);
+  if (auto recorded = ring_.emit(code, site, number); !recorded) return recorded;
+  const std::size_t over_trap = append_jump(code);
+  aim_here(code, to_trap);
   code.append(system_call);
-  code.append(load_address);
-  code.write64(code.bytes().size() - sizeof(std::uint64_t), armed_word_);
-  code.append(pass_unless_armed);
+  append_skip_unless(code, words_ + offsetof(TrapWords, armed), 1);
   traps_.push_back({code.here(), site, number});
-  code.append(nop);
+  code.append(std::array<std::uint8_t, 1>{0x90});  // nop
+  aim_here(code, over_trap);
   return {};
 }
 
 Result<void> TrapEngine::connect(RemoteCalls& calls, Standstill& stillness, StubState& state,
                                  const std::vector<std::uint64_t>& areas) {
-  const std::uint64_t data = state.data;
   if (areas.size() > most_areas) return fail(ErrorCode::unsupported_target, "too many code areas");
+  if (auto connected = ring_.connect(calls, stillness, state, areas); !connected) return connected;
+  const std::uint64_t data = state.data + ring_.data_size();
   // Children that are forked need the handler's data as well.
   const auto kept = calls.call(SYS_madvise, {data, page_size_, MADV_KEEPONFORK, 0, 0, 0});
   if (!kept) return tl::make_unexpected(kept.error());
   const auto wiped = calls.call_or_fail("madvise(MADV_WIPEONFORK)", SYS_madvise,
                                         {data + page_size_, page_size_, MADV_WIPEONFORK, 0, 0, 0});
   if (!wiped) return tl::make_unexpected(wiped.error());
-  state.armed_word = data + page_size_;
+  state.trap_words = data + page_size_;
 
   const std::uint64_t scratch = data + page_size_ / 2;
   const auto asked =

@@ -43,24 +43,32 @@ void TrapGuard::install_handler(pid_t tid) {
   for (const HeldSignal& each : late) ::syscall(SYS_tgkill, pid_, each.tid, each.signal);
 }
 
-void TrapGuard::look_after(pid_t tid) {
+bool blocks_sigtrap(pid_t tid) {
+  std::uint64_t mask = 0;
+  return ::ptrace(PTRACE_GETSIGMASK, tid, reinterpret_cast<void*>(sizeof mask), &mask) == 0 &&
+         (mask & bit(SIGTRAP)) != 0;
+}
+
+bool TrapGuard::look_after(pid_t tid) {
   constexpr std::uint64_t look_every_ns = 50'000'000;
   std::uint64_t mask = 0;
   const auto size = reinterpret_cast<void*>(sizeof mask);
-  if (::ptrace(PTRACE_GETSIGMASK, tid, size, &mask) != 0) return;
+  if (::ptrace(PTRACE_GETSIGMASK, tid, size, &mask) != 0) return false;
   // The library's own "all" has also the signals that sigfillset leaves out; a program's has not, and might
   // mean what it shows, unless the handler is gone as well.
   const bool all_of_library = mask == everything;
   const bool all_of_program = mask == (everything & ~library_signals);
   const std::uint64_t now = monotonic_ns();
-  if (!all_of_library && !all_of_program && now < next_look_ns_) return;
+  if (!all_of_library && !all_of_program && now < next_look_ns_) return false;
   next_look_ns_ = now + look_every_ns;
   const bool handler_lost = !handler_is_in();
   if (handler_lost) install_handler(tid);
   if (all_of_library || (all_of_program && handler_lost)) {
     mask |= bit(SIGTRAP);
     if (::ptrace(PTRACE_SETSIGMASK, tid, size, &mask) == 0) ++masks_;
+    return true;
   }
+  return handler_lost;
 }
 
 }  // namespace whomap

@@ -14,6 +14,9 @@
 
 namespace whomap {
 
+/// Does a stopped thread block SIGTRAP? To be called on the thread that traces it. What cannot be read is no.
+bool blocks_sigtrap(pid_t tid);
+
 class TrapGuard {
  public:
   /// `action`: address of the handler's struct sigaction in the target; `syscall_address`: of a `syscall`
@@ -22,8 +25,8 @@ class TrapGuard {
       : pid_(pid), action_(action), syscall_address_(syscall_address) {}
 
   /// To be called for a thread stopped by an int3 of ours, on the thread that traces it. Some microseconds,
-  /// some tens of them when something has to be put back.
-  void look_after(pid_t tid);
+  /// some tens of them when something has to be put back. True when something had to be.
+  bool look_after(pid_t tid);
 
   /// Threads whose mask was put back, and how often the handler was.
   [[nodiscard]] std::uint64_t masks_restored() const { return masks_; }

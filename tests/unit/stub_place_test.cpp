@@ -100,7 +100,7 @@ StubState some_state() {
   state.jumps = {{1, 0x401000, {0xB8, 9, 0, 0, 0}, {0xE9, 1, 2, 3, 4}}};
   state.traps = {{0x7050, 1, 9}};
   state.breakpoints = {{0x402000, 0x55, 12, 0x2000}};
-  state.armed_word = 0xA000;
+  state.trap_words = 0xA000;
   state.syscall_address = 0x401005;
   state.trap_handler = 0x7040;
   state.action_address = 0x9800;
