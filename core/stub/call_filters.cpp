@@ -24,6 +24,8 @@ struct DispatchConfig {
   std::uint64_t mode, selector, offset, length;
 };
 
+constexpr const char* without_stubs = "--engine gdb does without stubs where they cannot be";
+
 bool reads_instruction_pointer(const sock_filter& each) {
   constexpr std::uint32_t first = offsetof(seccomp_data, instruction_pointer);
   const bool loads = BPF_CLASS(each.code) == BPF_LD || BPF_CLASS(each.code) == BPF_LDX;
@@ -42,7 +44,8 @@ Result<void> check_filters_of(pid_t tid) {
                   "root and a kernel with CONFIG_CHECKPOINT_RESTORE are needed for stubs", errno);
     if (std::any_of(filter.begin(), filter.begin() + length, reads_instruction_pointer))
       return fail(ErrorCode::unsupported_target,
-                  fmt::format("the seccomp filter of thread {} looks at the address of the call", tid));
+                  fmt::format("the seccomp filter of thread {} looks at the address of the call", tid),
+                  without_stubs);
   }
 }
 
@@ -64,7 +67,8 @@ Result<void> check_call_filters(const Standstill& stillness, const std::vector<p
         config.mode != 0)
       return fail(
           ErrorCode::unsupported_target,
-          fmt::format("thread {} uses Syscall User Dispatch, which looks at the address of a call", tid));
+          fmt::format("thread {} uses Syscall User Dispatch, which looks at the address of a call", tid),
+          without_stubs);
   }
   for (const pid_t tid : filtered)
     if (std::find(stillness.threads().begin(), stillness.threads().end(), tid) != stillness.threads().end())
