@@ -15,7 +15,6 @@
 #include "core/plan/script.h"
 #include "core/process/permission.h"
 #include "core/stub/supervisor.h"
-#include "core/stub/trap_engine.h"
 #include "gdb_plugin/gdb_process.h"
 
 namespace whomap::cli {
@@ -63,7 +62,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
     if (!put_in) return tl::make_unexpected(put_in.error());
     if (*put_in) {
       stubs.emplace(std::move(**put_in));
-      auto opened = open_ring(target.target, plan, *stubs, TrapEngine::ring_options);
+      auto opened = open_ring(target.target, plan, *stubs);
       if (!opened) return tl::make_unexpected(opened.error());
       ring = std::move(*opened);
     }

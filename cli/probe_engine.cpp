@@ -91,7 +91,7 @@ Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& p
   options.engine = "probe";
   options.own_memory = own_memory(*stubs);
   const UnwatchedSites unwatched(target.target, plan, stubs->installed().left_out);
-  auto source = open_ring(target.target, plan, *stubs, {});
+  auto source = open_ring(target.target, plan, *stubs);
   if (!source) {
     (void)remove_and_report(*stubs, common);
     return tl::make_unexpected(source.error());

@@ -12,12 +12,11 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
   return SupervisedStubs::start(std::filesystem::read_symlink("/proc/self/exe").string(), plan, engine);
 }
 
-Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
-                                              const RingOptions& shape) {
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan,
+                                              SupervisedStubs& stubs) {
   const StubState& state = stubs.installed().state;
   RingSourceOptions options;
   options.control = state.data;
-  options.shape = shape;
   options.tsc_forbidden = stubs.tsc_is_forbidden();
   for (const PlacedMemory& each : state.memory)
     if (each.kind == "ring") options.ring = each.address;

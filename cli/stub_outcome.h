@@ -14,9 +14,8 @@ namespace whomap::cli {
 /// This program itself supervises, as another process.
 Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine);
 
-/// The reader of their ring, as it was made with `shape`.
-Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
-                                              const RingOptions& shape);
+/// The reader of their ring.
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs);
 
 /// What of the target's memory is theirs.
 std::vector<AddressRange> own_memory(const SupervisedStubs& stubs);

@@ -26,18 +26,17 @@ Result<void> keep_stubs(const std::string& engine, int plan_fd, const UniqueFd& 
   if (target->identity().start_time != plan->target.start_time)
     return fail(ErrorCode::process_replaced,
                 fmt::format("process {} is not the one the plan was made for", plan->target.pid));
-  if (engine == "trap") {
-    const auto shape = RingShape::of(TrapEngine::ring_options);
-    if (!shape) return tl::make_unexpected(shape.error());
-    TrapEngine trap(shape->bytes, plan->page_size);
-    supervise(*target, *plan, trap, channel);
-    return {};
-  }
-  if (engine != "ring") return fail(ErrorCode::usage, fmt::format("there is no engine '{}'", engine));
   const auto shape = RingShape::of({});
   if (!shape) return tl::make_unexpected(shape.error());
-  RingEngine ring(shape->bytes, plan->page_size);
-  supervise(*target, *plan, ring, channel);
+  if (engine == "trap") {
+    TrapEngine trap(shape->bytes, plan->page_size);
+    supervise(*target, *plan, trap, channel);
+  } else if (engine == "ring") {
+    RingEngine ring(shape->bytes, plan->page_size);
+    supervise(*target, *plan, ring, channel);
+  } else {
+    return fail(ErrorCode::usage, fmt::format("there is no engine '{}'", engine));
+  }
   return {};
 }
 

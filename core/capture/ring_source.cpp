@@ -65,7 +65,7 @@ RingSource::RingSource(const Target& target, const Plan& plan, const RingShape& 
 
 Result<std::unique_ptr<RingSource>> RingSource::open(const Target& target, const Plan& plan, UniqueFd ring,
                                                      const RingSourceOptions& options) {
-  const auto shape = RingShape::of(options.shape);
+  const auto shape = RingShape::of({});
   if (!shape) return tl::make_unexpected(shape.error());
   std::unique_ptr<RingSource> source(new RingSource(target, plan, *shape, options));
   // The file means the program that has the stubs, also when another one is exec'd.

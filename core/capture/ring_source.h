@@ -25,7 +25,6 @@ namespace whomap {
 struct RingSourceOptions {
   std::uint64_t control = 0;  ///< address of the control area in the target
   std::uint64_t ring = 0;     ///< address of the ring in the target
-  RingOptions shape;          ///< as the ring was made
   std::vector<std::pair<pid_t, std::uint64_t>> thread_bases;
   bool tsc_forbidden = false;          ///< prctl(PR_GET_TSC) in the target said so
   std::uint64_t minimum_length = 0;    ///< shorter mmaps are only counted, bytes

@@ -9,7 +9,6 @@
 // calls while a second word is 0, are recorded through a ring instead.
 #pragma once
 
-#include "core/capture/ring.h"
 #include "core/stub/engine.h"
 #include "core/stub/ring_engine.h"
 
@@ -17,10 +16,7 @@ namespace whomap {
 
 class TrapEngine : public StubEngine {
  public:
-  /// Of the ring: most calls do not go through it.
-  static constexpr RingOptions ring_options{1024, 16 * 1024, 16 * 1024};
-
-  /// `ring_bytes`: of a RingShape of ring_options.
+  /// `ring_bytes`: as for RingEngine.
   TrapEngine(std::uint64_t ring_bytes, std::uint64_t page_size)
       : page_size_(page_size), ring_(ring_bytes, page_size) {}
 

@@ -89,11 +89,25 @@ Stack StackTable::stack(std::uint32_t id) const {
   return stack;
 }
 
+/// Names from the runtime itself, for code that it has compiled. It may have moved or thrown away what it
+/// once named, so they are guesses.
+void StackTable::name_compiled_code(Stack& stack) {
+  for (Frame& frame : stack.frames) {
+    if (!frame.module.empty() || frame.function) continue;
+    if (!compiled_) compiled_ = PerfMap::of(target_);
+    const std::string_view name = compiled_->find(frame.exact ? frame.offset : frame.offset - 1);
+    if (name.empty()) continue;
+    frame.function = name;
+    frame.guessed = true;
+  }
+}
+
 Stack StackTable::named(std::uint32_t id) {
   const UnwoundStack& unwound = stacks_[id];
   Stack stack{id, {}, {}};
   if (!unwound.truncated.empty()) stack.truncated = unwound.truncated;
   stack.frames = symboliser_.frames(unwound, modules_);
+  name_compiled_code(stack);
   return stack;
 }
 

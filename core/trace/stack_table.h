@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/elf/module_map.h"
 #include "core/process/target.h"
 #include "core/symbols/frame.h"
+#include "core/symbols/perf_map.h"
 #include "core/symbols/symboliser.h"
 #include "core/unwind/unwinder.h"
 
@@ -41,12 +43,14 @@ class StackTable {
 
  private:
   UnwoundStack unwind(const Registers& registers, const StackCopy& copy);
+  void name_compiled_code(Stack& stack);
   [[nodiscard]] Frame frame_of(const UnwoundFrame& unwound) const;
 
   const Target& target_;
   ModuleMap modules_;
   Unwinder unwinder_;
   Symboliser symboliser_;
+  std::optional<PerfMap> compiled_;  ///< read when the first frame asks for it
   std::vector<UnwoundStack> stacks_;
   std::unordered_map<std::string, std::uint32_t> ids_;  ///< by the frames' bytes
   std::chrono::steady_clock::time_point next_module_read_;

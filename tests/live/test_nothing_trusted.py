@@ -58,6 +58,23 @@ def test_planted_files_are_not_executed(targets, compile_c, tmp_path, options):
     assert report_of(result)["stacks"]
 
 
+@pytest.mark.parametrize("mode, seen", [(0o600, True), (0o620, False)])
+def test_the_names_of_compiled_code_are_the_processes_own(targets, compile_c, tmp_path, mode, seen):
+    process = targets.start(compile_c(PROGRAM, name="planted"))
+    jit = int(process.stdout.readline(), 16)
+    perf_map = f"/tmp/perf-{process.pid}.map"
+    with open(perf_map, "x") as lines:
+        lines.write(f"{jit:x} 1000 compiled_by_a_runtime\n")
+    os.chmod(perf_map, mode)
+    try:
+        report = report_of(run("trace", "-p", process.pid, "-d", 0.5, "-o", tmp_path / "t", "--format", "json"))
+    finally:
+        os.unlink(perf_map)
+    frames = [frame for stack in report["stacks"] for frame in stack["frames"] if frame["function"] == "compiled_by_a_runtime"]
+    assert bool(frames) == seen, report["stacks"]
+    assert all(frame["guessed"] for frame in frames)
+
+
 def test_what_is_written_is_private(targets, compile_c, tmp_path):
     process = targets.start(compile_c(PROGRAM, name="planted"))
     old = os.umask(0)

@@ -163,7 +163,7 @@ TEST_F(Sites, TrapIsPassedUnlessItsWordSaysSo) {
   action.sa_flags = SA_SIGINFO;
   ASSERT_EQ(::sigaction(SIGTRAP, &action, &before), 0);
   site_.numbers = {SYS_getpid};
-  const auto shape = RingShape::of(TrapEngine::ring_options);
+  const auto shape = RingShape::of({});
   ASSERT_TRUE(shape.has_value());
   TrapEngine engine(shape->bytes, page);
   CodeBuffer code(room());
@@ -194,7 +194,7 @@ TEST_F(Sites, TrapIsPassedUnlessItsWordSaysSo) {
 
 // C libraries make them with SIGTRAP blocked, where an int3 would be the end.
 TEST_F(Sites, SomeCallsMeetNoTrap) {
-  const auto shape = RingShape::of(TrapEngine::ring_options);
+  const auto shape = RingShape::of({});
   ASSERT_TRUE(shape.has_value());
   TrapEngine engine(shape->bytes, page);
   site_.numbers = {SYS_munmap, SYS_madvise};
