@@ -14,6 +14,7 @@
 #include "core/capture/combined_source.h"
 #include "core/plan/script.h"
 #include "core/process/permission.h"
+#include "core/stub/breakpoint_state.h"
 #include "core/stub/supervisor.h"
 #include "gdb_plugin/gdb_process.h"
 
@@ -70,6 +71,12 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   const Plan rest = stubs ? without_stubs(plan, stubs->installed().state) : plan;
   const auto guard = CodeGuard::record(target.target, rest);
   if (!guard) return tl::make_unexpected(guard.error());
+  std::optional<BreakpointState> breakpoints;
+  if (!stubs) {
+    auto written = BreakpointState::write(target.target, rest);
+    if (!written) return tl::make_unexpected(written.error());
+    breakpoints.emplace(std::move(*written));
+  }
   auto channel = make_channel();
   if (!channel) return tl::make_unexpected(channel.error());
   auto gdb = GdbProcess::start(std::move(channel->tracer), [&](int channel_fd, int status_fd) {
@@ -99,7 +106,9 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
         const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
         const auto status = gdb->status();
         gdb_ended_well = by_itself && !status.empty() && status.back().value("state", "") == "ended";
-        report_outcome(common, guard->restore(target.target, !gdb_ended_well));
+        const CodeGuard::Outcome outcome = guard->restore(target.target, !gdb_ended_well);
+        report_outcome(common, outcome);
+        if (breakpoints && outcome.failed.empty()) breakpoints->forget();
         return stubs ? remove_and_report(*stubs, common) : StopTimes{};
       });
   if (common.verbose) std::fputs(fmt::format("--- GDB printed:\n{}---\n", gdb->output()).c_str(), stderr);

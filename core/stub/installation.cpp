@@ -272,23 +272,21 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
   return write_jumps(target, plan, stillness, draft);
 }
 
-/// What an earlier installation left, made harmless; its memory can be used again.
-Result<std::optional<StubState>> clear_old(const Target& target) {
+}  // namespace
+
+Result<std::optional<StubState>> clear_old_stubs(const Target& target) {
   auto old = load_state(target.identity());
   if (!old || !*old) return old;
-  if (!is_ours(target.pid(), **old)) {
-    forget_state(target.identity());
-    return std::optional<StubState>{};
-  }
-  if (!(*old)->jumps.empty() || (*old)->trap_handler != 0)
+  if (!(*old)->jumps.empty() || !(*old)->breakpoints.empty() || (*old)->trap_handler != 0) {
     if (auto removed = remove_stubs(target, **old); !removed) return tl::make_unexpected(removed.error());
+  } else if (!is_ours(target.pid(), **old)) {
+    forget_state(target.identity());
+  }
   return load_state(target.identity());
 }
 
-}  // namespace
-
 Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine) {
-  const auto old = clear_old(target);
+  const auto old = clear_old_stubs(target);
   if (!old) return tl::make_unexpected(old.error());
   auto draft = Drafter(target, plan, engine, *old).draft();
   if (!draft) return tl::make_unexpected(draft.error());

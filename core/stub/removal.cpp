@@ -99,7 +99,9 @@ bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
 Result<Removed> remove_stubs(const Target& target, StubState state) {
   Removed removed;
   const bool own_state = target.identity().pid == state.target.pid;
-  if (!is_ours(target.pid(), state)) {
+  // Without stubs there are only breakpoints: each knows by itself whether its place is still the same.
+  const bool without_stubs = state.memory.empty() && !state.breakpoints.empty();
+  if (!without_stubs && !is_ours(target.pid(), state)) {
     if (own_state) forget_state(target.identity());
     return removed;
   }
@@ -142,7 +144,10 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
     state.jumps.clear();
     state.traps.clear();
     state.breakpoints.clear();
-    if (auto saved = save(state); !saved) return tl::make_unexpected(saved.error());
+    if (without_stubs)
+      forget_state(target.identity());
+    else if (auto saved = save(state); !saved)
+      return tl::make_unexpected(saved.error());
   }
   return removed;
 }

@@ -202,6 +202,34 @@ def test_killed_gdb_leaves_a_running_target_with_its_code(targets, compile_c, tm
     assert read_trace(trace)[-1]["reason"] == "engine-died"
 
 
+def test_without_stubs_too_repair_knows_what_was_there(targets, tmp_path):
+    """Everybody who could put the breakpoints back is killed, while no thread of the target is near one."""
+    process = targets.start("/bin/sh", "-c", "echo ready; read line; sleep 0.1; exec cat", ready=True)
+    before = code_of(process.pid)
+    state = {"WHOMAP_STATE_DIR": str(tmp_path / "state")}
+    trace = tmp_path / "t"
+    tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(process.pid), "--engine", "gdb", "--no-stubs", "-d", "60", "-o", trace],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **state})
+    wait_until(lambda: trace.exists() and '"type":"snapshot"' in trace.read_text(), "the trace to begin")
+    second = run("trace", "-p", process.pid, "--engine", "gdb", "--no-stubs", "-d", 1, "-o", tmp_path / "u", env=state)
+    assert second.returncode == 3 and "traced" in second.stderr, second.stderr
+    gdb = gdb_of(process.pid)
+    os.kill(tracer.pid, signal.SIGSTOP)
+    os.kill(gdb, signal.SIGKILL)
+    os.kill(tracer.pid, signal.SIGKILL)
+    tracer.wait()
+    wait_until(lambda: status_field(process.pid, "TracerPid") == "0", "GDB to be gone")
+    assert differences(before, code_of(process.pid))
+    os.kill(process.pid, signal.SIGCONT)  # what a killed GDB may leave behind
+    repaired = run("repair", "-p", process.pid, env=state)
+    assert repaired.returncode == 0 and "the original code is back" in repaired.stdout, (repaired.stdout, repaired.stderr)
+    assert differences(before, code_of(process.pid)) == []
+    assert "nothing is known" in run("repair", "-p", process.pid, env=state).stdout
+    process.stdin.write(b"\nand on\n")
+    process.stdin.close()
+    assert process.stdout.read() == b"and on\n"
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
 def test_a_gdb_that_is_told_to_end_detaches_first(raw_mmap, tmp_path, how):
     before = code_of(raw_mmap.pid)

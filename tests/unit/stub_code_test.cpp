@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/capture/ring.h"
 #include "core/stub/move_code.h"
 #include "core/stub/stub_code.h"
 #include "core/stub/trap_engine.h"
