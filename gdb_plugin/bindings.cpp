@@ -40,10 +40,9 @@ class Tracer {
         plan_(plan_from(plan_json)),
         stack_bytes_(stack_bytes),
         recorder_(plan_, stack_bytes, threads_,
-                  [this](const CallEvent& event, const Registers& registers, std::uint64_t address,
-                         std::span<const std::byte> stack) {
+                  [this](const CallEvent& event, const Registers& registers, const StackView& stack) {
                     constexpr int patience_ms = 100;  // the target's thread stands still meanwhile
-                    return channel_.send_capture(event, registers, address, stack, patience_ms);
+                    return channel_.send_capture(event, registers, stack, patience_ms);
                   }) {}
 
   void at_syscall(std::uint32_t site, int tid) { recorder_.at_syscall(site, tid); }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace whomap {
@@ -31,6 +32,19 @@ struct Registers {
 struct StackCopy {
   std::uint64_t address = 0;
   std::vector<std::byte> bytes;
+
+  /// The first frame pointer of the stack that the thread ran on before, 0 where there is none, and a copy of
+  /// that stack, from other_stack_below under it (core/capture/frame_chain.h).
+  std::uint64_t other_frame = 0;
+  std::vector<std::byte> other_bytes = {};
+};
+
+/// The same without owning the bytes.
+struct StackView {
+  std::uint64_t address = 0;
+  std::span<const std::byte> bytes;
+  std::uint64_t other_frame = 0;
+  std::span<const std::byte> other_bytes = {};
 };
 
 struct Capture {

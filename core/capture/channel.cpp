@@ -24,6 +24,8 @@ struct CaptureHead {
   CallEvent event;
   Registers registers;
   std::uint64_t stack_address = 0;
+  std::uint64_t stack_bytes = 0;
+  std::uint64_t other_frame = 0;  ///< what follows the stack is of the other one
 };
 struct FinishedMessage {
   Kind kind = Kind::finished;
@@ -59,7 +61,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 }  // namespace
 
 bool TracerChannel::send(std::span<const std::span<const std::byte>> parts, int patience_ms) {
-  std::array<iovec, 2> pieces{};
+  std::array<iovec, 3> pieces{};
   std::size_t count = 0;
   for (const auto& part : parts) pieces[count++] = {const_cast<std::byte*>(part.data()), part.size()};
   msghdr message{};
@@ -74,11 +76,12 @@ bool TracerChannel::send(std::span<const std::span<const std::byte>> parts, int 
   }
 }
 
-bool TracerChannel::send_capture(const CallEvent& event, const Registers& registers,
-                                 std::uint64_t stack_address, std::span<const std::byte> stack,
+bool TracerChannel::send_capture(const CallEvent& event, const Registers& registers, const StackView& stack,
                                  int patience_ms) {
-  const CaptureHead head{Kind::capture, event, registers, stack_address};
-  const std::array parts{bytes_of(head), stack.first(std::min(stack.size(), max_stack_copy))};
+  const auto bytes = stack.bytes.first(std::min(stack.bytes.size(), max_stack_copy));
+  const auto other = stack.other_bytes.first(std::min(stack.other_bytes.size(), other_stack_bytes));
+  const CaptureHead head{Kind::capture, event, registers, stack.address, bytes.size(), stack.other_frame};
+  const std::array parts{bytes_of(head), bytes, other};
   return send(parts, patience_ms);
 }
 
@@ -128,9 +131,14 @@ Result<std::optional<TracerMessage>> CollectorChannel::receive() {
   if (kind != Kind::capture || size < sizeof(CaptureHead)) return damaged();
   CaptureHead head;
   std::memcpy(&head, buffer_.data(), sizeof head);
-  const auto stack = std::span(buffer_).subspan(sizeof head, size - sizeof head);
-  return TracerMessage{
-      Capture{head.event, head.registers, {head.stack_address, {stack.begin(), stack.end()}}}};
+  if (head.stack_bytes > size - sizeof head) return damaged();
+  const auto content = std::span(buffer_).subspan(sizeof head, size - sizeof head);
+  const auto stack = content.first(head.stack_bytes);
+  const auto other = content.subspan(head.stack_bytes);
+  return TracerMessage{Capture{
+      head.event,
+      head.registers,
+      {head.stack_address, {stack.begin(), stack.end()}, head.other_frame, {other.begin(), other.end()}}}};
 }
 
 Result<bool> CollectorChannel::deliver(const Consumer& consumer) {

@@ -18,6 +18,7 @@
 #include "core/base/unique_fd.h"
 #include "core/capture/call_event.h"
 #include "core/capture/capture_source.h"
+#include "core/capture/frame_chain.h"
 
 namespace whomap {
 
@@ -31,8 +32,8 @@ class TracerChannel {
 
   /// False when the message was not taken within `patience_ms`: the stopped thread must not wait for
   /// a reader that hangs.
-  bool send_capture(const CallEvent& event, const Registers& registers, std::uint64_t stack_address,
-                    std::span<const std::byte> stack, int patience_ms);
+  bool send_capture(const CallEvent& event, const Registers& registers, const StackView& stack,
+                    int patience_ms);
   bool send_armed();
   bool send_finished(const TracerCounts& counts);
 
@@ -60,7 +61,7 @@ class CollectorChannel : public CaptureSource {
  public:
   /// `tracer`: the process at the other end; while it works one thread of the target waits for it.
   explicit CollectorChannel(UniqueFd socket, pid_t tracer = 0)
-      : socket_(std::move(socket)), tracer_(tracer), buffer_(max_stack_copy + 4096) {}
+      : socket_(std::move(socket)), tracer_(tracer), buffer_(max_stack_copy + other_stack_bytes + 4096) {}
 
   /// The next message; nothing when the tracer has closed or died. Waits for one.
   /// Error input_damaged for a message of unknown shape.

@@ -14,13 +14,16 @@ namespace whomap {
 
 class CombinedSource : public CaptureSource {
  public:
-  /// The tracer says when both are armed and finished; the ring is armed when it is and ends after it. Both
+  /// The tracer says when both are armed and finished; the ring is armed when it is. Both
   /// must outlive the object. Error kernel_feature.
   static Result<CombinedSource> of(CaptureSource& tracer, CaptureSource& ring);
 
   [[nodiscard]] int fd() const override { return both_.get(); }
   void say_ready() override { tracer_.say_ready(); }
-  void ask_for_end() override { tracer_.ask_for_end(); }
+  void ask_for_end() override {
+    tracer_.ask_for_end();
+    if (ring_is_armed_) ring_.ask_for_end();
+  }
   void ask_for_stack_bytes(std::size_t size) override { tracer_.ask_for_stack_bytes(size); }
   [[nodiscard]] std::optional<std::uint64_t> target_waited_ns() const override;
   Result<bool> deliver(const Consumer& consumer) override;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/base/clock.h"
+#include "core/capture/frame_chain.h"
 #include "core/process/memory.h"
 
 namespace whomap {
@@ -33,6 +34,7 @@ std::size_t PtraceThreads::memory(pid_t tid, std::uint64_t address, std::span<st
 HitRecorder::HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThreads& threads, Send send)
     : sites_(plan.sites),
       stack_(max_stack_copy),
+      other_stack_(other_stack_bytes),
       stack_bytes_(std::min(stack_bytes, max_stack_copy)),
       threads_(threads),
       send_(std::move(send)) {}
@@ -107,7 +109,13 @@ void HitRecorder::capture(const Pending& call, const user_regs_struct& r, pid_t 
                         call.site};
   // rip is that of the plan: a breakpoint may have left it one byte on.
   const Registers start{sites_[call.site].return_address, r.rsp, r.rbp, r.rbx, r.r12, r.r13, r.r14, r.r15};
-  if (send_(event, start, r.rsp, std::span(stack_).first(copied)))
+  StackView stack{r.rsp, std::span(stack_).first(copied)};
+  if (const auto other = frame_on_other_stack(r.rbp, r.rsp, stack.bytes)) {
+    stack.other_frame = *other;
+    stack.other_bytes =
+        std::span(other_stack_).first(threads_.memory(tid, *other - other_stack_below, other_stack_));
+  }
+  if (send_(event, start, stack))
     ++counts_.captured;
   else
     ++counts_.lost;

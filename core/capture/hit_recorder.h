@@ -35,8 +35,7 @@ class PtraceThreads : public StoppedThreads {
 
 class HitRecorder {
  public:
-  using Send = std::function<bool(const CallEvent&, const Registers&, std::uint64_t stack_address,
-                                  std::span<const std::byte> stack)>;
+  using Send = std::function<bool(const CallEvent&, const Registers&, const StackView&)>;
 
   /// `stack_bytes`: how much of the stack is copied from rsp upwards, at most max_stack_copy.
   HitRecorder(const Plan& plan, std::size_t stack_bytes, StoppedThreads& threads, Send send);
@@ -76,7 +75,7 @@ class HitRecorder {
   void capture(const Pending& call, const user_regs_struct& registers, pid_t tid);
 
   const std::vector<Site> sites_;
-  std::vector<std::byte> stack_;
+  std::vector<std::byte> stack_, other_stack_;
   std::size_t stack_bytes_;
   StoppedThreads& threads_;
   Send send_;

@@ -25,6 +25,10 @@ class CallerGuess {
   [[nodiscard]] bool in_other_code(std::uint64_t address) const;
   /// Does `address` follow a call instruction of a module, or is it where signal handlers return to?
   bool is_return_address(std::uint64_t address);
+  /// Does the call before `return_address` go to the function that runs at the return address `pc`?
+  bool is_call_of(std::uint64_t pc, std::uint64_t return_address) {
+    return calls(function_of(PcKind::return_address, pc), return_address);
+  }
 
   /// Replaces `registers` by the caller's and returns true when there is a plausible one, in this order:
   /// a return address at the stack pointer (only where the frame cannot have called anything yet); the

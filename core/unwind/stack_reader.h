@@ -2,8 +2,10 @@
 // Bounded reads from a stack copy: the only target memory that the unwinder sees.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "core/capture/call_event.h"
 
@@ -13,6 +15,8 @@ class StackReader {
  public:
   explicit StackReader(const StackCopy& stack)
       : start_(stack.address), size_(stack.bytes.size()), bytes_(stack.bytes.data()) {}
+  StackReader(std::uint64_t start, const std::vector<std::byte>& bytes)
+      : start_(start), size_(bytes.size()), bytes_(bytes.data()) {}
 
   [[nodiscard]] std::uint64_t start() const { return start_; }
   [[nodiscard]] std::uint64_t end() const { return start_ + size_; }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/capture/frame_chain.h"
 #include "core/unwind/cfi.h"
 #include "core/unwind/code_bytes.h"
 #include "core/unwind/guess.h"
@@ -36,6 +37,12 @@ bool is_beyond(std::uint64_t address, const StackReader& stack) {
 
 }  // namespace
 
+enum class OtherStack {
+  unknown,
+  guessed,  ///< the frame pointer's frame; a frame before it may be missing
+  found,    ///< the frame that called is proven by its call frame information
+};
+
 struct Unwinder::State {
   explicit State(const ModuleMap& map) : modules(map), guess_caller(map) {}
 
@@ -45,6 +52,14 @@ struct Unwinder::State {
   [[nodiscard]] std::string no_unwind_info(const UnwoundFrame& frame, bool unusable) const;
   [[nodiscard]] std::string why_ended(const Step& step, const UnwoundFrame& frame,
                                       const StackReader& stack) const;
+
+  /// By call frame information; where there is none it is unsupported.
+  Step step(const Row& row, int module, const StackReader& stack, RegisterFile& registers) const {
+    if (row.kind == Row::Kind::simple) return step_simple(row, stack, registers);
+    if (row.kind != Row::Kind::general) return {StepOutcome::unsupported, 0};
+    return step_general(cfi[static_cast<std::size_t>(module)]->general_row(row.general), stack, registers);
+  }
+  [[nodiscard]] OtherStack cross(const StackCopy& copy, RegisterFile& registers);
 
   const ModuleMap& modules;
   std::vector<std::unique_ptr<CallFrameInfo>> cfi;  ///< by module index, opened when first needed
@@ -117,6 +132,53 @@ std::string Unwinder::State::why_ended(const Step& step, const UnwoundFrame& fra
   return {};
 }
 
+/// From a function that switched stacks to its caller, on the other stack. The chain of frame pointers leads
+/// to the frame that the caller has set up, F: the pair at F is (the caller's caller's frame pointer, the
+/// return address into the caller's caller), and the CFA of the caller is F + 16. The return address into the
+/// caller itself lies somewhere below F: a word that follows a call of the switching function, and from which
+/// the call frame information says that the CFA is F + 16.
+OtherStack Unwinder::State::cross(const StackCopy& copy, RegisterFile& registers) {
+  if (copy.other_frame == 0) return OtherStack::unknown;
+  const std::uint64_t frame = copy.other_frame;
+  const StackReader stack(frame - other_stack_below, copy.other_bytes);
+  constexpr std::uint64_t word = sizeof(std::uint64_t);
+  const std::uint64_t cfa = frame + 2 * word;
+  const std::uint64_t switched_at = registers[dwarf_register::rip];
+  const auto go_on_at = [&](std::uint64_t pc, std::uint64_t stack_pointer, std::uint64_t frame_pointer) {
+    registers = RegisterFile();
+    registers.set(dwarf_register::rip, pc);
+    registers.set(dwarf_register::rsp, stack_pointer);
+    registers.set(dwarf_register::rbp, frame_pointer);
+  };
+  std::uint64_t value = 0;
+  int callers = 0;  // what earlier calls have left below looks the same, but rarely goes to the same function
+  RegisterFile found;
+  for (std::uint64_t at = stack.start(); at < frame; at += word) {
+    if (!stack.read(at, value)) break;
+    const int module = modules.find(value - 1);
+    if (module < 0 || !guess_caller.is_call_of(switched_at, value)) continue;
+    const Row& caller = row(module, value - modules.module(module).bias, PcKind::return_address);
+    go_on_at(value, at + word, frame);
+    RegisterFile beyond = registers;
+    if (step(caller, module, stack, beyond).outcome != StepOutcome::stepped ||
+        beyond[dwarf_register::rsp] != cfa)
+      continue;
+    ++callers;
+    found = registers;
+  }
+  if (callers == 1) {
+    registers = found;
+    return OtherStack::found;
+  }
+  std::uint64_t return_address = 0;
+  std::uint64_t outer = 0;
+  if (!stack.read(frame, outer) || !stack.read(frame + word, return_address) ||
+      !guess_caller.is_return_address(return_address))
+    return OtherStack::unknown;
+  go_on_at(return_address, cfa, outer);
+  return OtherStack::guessed;
+}
+
 Unwinder::Unwinder(const ModuleMap& modules) : state_(std::make_unique<State>(modules)) {}
 Unwinder::~Unwinder() = default;
 
@@ -128,10 +190,11 @@ void Unwinder::set_other_code(std::vector<AddressRange> ranges) {
 UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
   UnwoundStack result;
   result.frames.reserve(64);
-  const StackReader stack(copy);
+  StackReader stack(copy);
   RegisterFile registers(from);
   PcKind kind = PcKind::innermost;
   bool guessed = false;
+  bool on_other_stack = false;  ///< whose copy has one size
 
   for (;;) {
     const std::uint64_t pc = registers[dwarf_register::rip];
@@ -160,18 +223,24 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     const std::uint64_t stack_pointer = registers[dwarf_register::rsp];
     Step step;
     switch (row.kind) {
-      case Row::Kind::simple: step = step_simple(row, stack, registers); break;
-      case Row::Kind::general:
-        step = step_general(state_->cfi[static_cast<std::size_t>(module)]->general_row(row.general), stack,
-                            registers);
-        break;
+      case Row::Kind::simple:
+      case Row::Kind::general: step = state_->step(row, module, stack, registers); break;
       case Row::Kind::kernel_signal: step = step_kernel_signal(stack, registers); break;
       case Row::Kind::outermost: return result;
-      case Row::Kind::stack_switch:
-        result.truncated =
-            fmt::format("Go's runtime switched stacks at {}: the caller's stack was not copied",
-                        place(state_->modules, frame));
-        return result;
+      case Row::Kind::stack_switch: {
+        const OtherStack other = on_other_stack ? OtherStack::unknown : state_->cross(copy, registers);
+        if (other == OtherStack::unknown) {
+          result.truncated =
+              fmt::format("Go's runtime switched stacks at {}: the caller's stack was not copied",
+                          place(state_->modules, frame));
+          return result;
+        }
+        stack = StackReader(copy.other_frame - other_stack_below, copy.other_bytes);
+        on_other_stack = true;
+        guessed = guessed || other == OtherStack::guessed;
+        kind = PcKind::return_address;
+        continue;
+      }
       case Row::Kind::missing:
       case Row::Kind::unusable:
         if (!state_->guess_caller(kind, stack, registers)) {
@@ -183,10 +252,12 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
     }
     if (step.outcome != StepOutcome::stepped) {
       result.truncated = state_->why_ended(step, frame, stack);
-      result.copy_ended = step.outcome == StepOutcome::unreadable && is_beyond(step.address, stack);
+      result.copy_ended =
+          !on_other_stack && step.outcome == StepOutcome::unreadable && is_beyond(step.address, stack);
       return result;
     }
-    if (const std::uint64_t used = registers[dwarf_register::rsp] - stack.start(); used <= copy.bytes.size())
+    if (const std::uint64_t used = registers[dwarf_register::rsp] - stack.start();
+        !on_other_stack && used <= copy.bytes.size())
       result.stack_bytes = used;
     // A caller's frame lies above its callee's. Only a signal handler may run on another stack.
     if (!row.signal && registers[dwarf_register::rsp] <= stack_pointer) {

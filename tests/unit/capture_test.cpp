@@ -75,13 +75,13 @@ class Pairing : public ::testing::Test {
   PlayedThreads threads;
   std::vector<Capture> captured;
   bool taken = true;
-  HitRecorder recorder{plan_with_both_kinds(), 4096, threads,
-                       [this](const CallEvent& event, const Registers& registers, std::uint64_t address,
-                              std::span<const std::byte> stack) {
-                         if (taken)
-                           captured.push_back({event, registers, {address, {stack.begin(), stack.end()}}});
-                         return taken;
-                       }};
+  HitRecorder recorder{
+      plan_with_both_kinds(), 4096, threads,
+      [this](const CallEvent& event, const Registers& registers, const StackView& stack) {
+        if (taken)
+          captured.push_back({event, registers, {stack.address, {stack.bytes.begin(), stack.bytes.end()}}});
+        return taken;
+      }};
 };
 
 TEST_F(Pairing, AReturnBelongsToTheThreadThatMadeTheCall) {
@@ -170,11 +170,13 @@ TEST(Channel, CarriesEveryMessageAndTheEnd) {
   EXPECT_TRUE(tracer.wait_for_ready());
 
   const std::vector<std::byte> stack(50'000, std::byte{7});
+  const std::vector<std::byte> other(9'000, std::byte{8});
   CallEvent event;
   event.tid = 42;
   event.result = 0xABCD;
   EXPECT_TRUE(tracer.send_armed());
-  EXPECT_TRUE(tracer.send_capture(event, Registers{.rsp = 0x1000}, 0x1000, stack, 100));
+  EXPECT_TRUE(
+      tracer.send_capture(event, Registers{.rsp = 0x1000}, {0x1000, stack, 0xC000001000, other}, 100));
   EXPECT_TRUE(tracer.send_finished({.hits = 3}));
   auto message = collector.receive();
   ASSERT_TRUE(message && *message && std::holds_alternative<Armed>(**message));
@@ -184,6 +186,8 @@ TEST(Channel, CarriesEveryMessageAndTheEnd) {
   EXPECT_EQ(capture.event.tid, 42);
   EXPECT_EQ(capture.registers.rsp, 0x1000U);
   EXPECT_EQ(capture.stack.bytes, stack);
+  EXPECT_EQ(capture.stack.other_frame, 0xC000001000U);
+  EXPECT_EQ(capture.stack.other_bytes, other);
   message = collector.receive();
   ASSERT_TRUE(message && *message && std::holds_alternative<Finished>(**message));
   EXPECT_EQ(std::get<Finished>(**message).counts.hits, 3U);
@@ -198,7 +202,7 @@ TEST(Channel, AReaderThatHangsIsNotWaitedForLong) {
   TracerChannel tracer(std::move(ends->tracer));
   const std::vector<std::byte> stack(max_stack_copy, std::byte{7});
   int sent = 0;
-  while (sent < 10'000 && tracer.send_capture({}, {}, 0, stack, 1)) ++sent;
+  while (sent < 10'000 && tracer.send_capture({}, {}, {0, stack}, 1)) ++sent;
   EXPECT_GT(sent, 0);
   EXPECT_LT(sent, 10'000);
 }
