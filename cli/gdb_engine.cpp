@@ -91,7 +91,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
 
   bool gdb_ended_well = false;
   RecordingOptions options = recording;
-  if (stubs) options.own_memory = own_memory(*stubs);
+  if (stubs) options.own_memory = own_memory(stubs->installed().state);
   CollectorChannel tracer(std::move(channel->collector), gdb->pid());
   std::optional<CombinedSource> both;
   if (ring != nullptr) {

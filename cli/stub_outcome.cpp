@@ -24,13 +24,6 @@ Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& 
   return RingSource::open(target, plan, stubs.take_ring(), options);
 }
 
-std::vector<AddressRange> own_memory(const SupervisedStubs& stubs) {
-  std::vector<AddressRange> ranges;
-  for (const PlacedMemory& each : stubs.installed().state.memory)
-    ranges.push_back({each.address, each.address + each.size});
-  return ranges;
-}
-
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common) {
   StopTimes stops;
   const auto add = [&](std::uint64_t nanoseconds) {

@@ -17,9 +17,6 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
 /// The reader of their ring.
 Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs);
 
-/// What of the target's memory is theirs.
-std::vector<AddressRange> own_memory(const SupervisedStubs& stubs);
-
 /// Takes them out, says what could not be undone, and returns how long the target stood still for both.
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common);
 

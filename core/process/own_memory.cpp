@@ -38,17 +38,28 @@ bool is_own_code(pid_t pid, const Vma& vma) {
   return !nonce_of_header(std::span(header).first(got)).empty();
 }
 
+ResidentBytes resident_bytes(pid_t pid, std::span<const AddressRange> ranges) {
+  ResidentBytes bytes;
+  if (ranges.empty()) return bytes;
+  const auto pages = PageMap::open(pid, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  if (!pages) return bytes;
+  for (const AddressRange& range : ranges) {
+    std::uint64_t all = 0, own = 0;
+    for (const AddressRange& run : pages->resident(range)) all += run.size();
+    for (const AddressRange& run : pages->own_resident(range)) own += run.size();
+    bytes.anonymous += own;
+    bytes.shared += all - std::min(all, own);
+  }
+  return bytes;
+}
+
 std::uint64_t resident_ring_bytes(pid_t pid) {
   const auto maps = read_maps(pid);
   if (!maps) return 0;
-  std::uint64_t bytes = 0;
-  for (const Vma& vma : maps->vmas) {
-    if (vma.name != ring_mapping_name) continue;
-    const auto pages = PageMap::open(pid, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
-    if (!pages) return 0;
-    for (const AddressRange& range : pages->resident(vma.range())) bytes += range.size();
-  }
-  return bytes;
+  std::vector<AddressRange> rings;
+  for (const Vma& vma : maps->vmas)
+    if (vma.name == ring_mapping_name) rings.push_back(vma.range());
+  return resident_bytes(pid, rings).shared;
 }
 
 }  // namespace whomap

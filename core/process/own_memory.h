@@ -30,6 +30,13 @@ inline constexpr std::string_view ring_file_name = "whomap-ring";
 /// The name under which maps shows the shared memory of the probe engine.
 inline constexpr std::string_view ring_mapping_name = "/memfd:whomap-ring (deleted)";
 
+/// What is in memory of these addresses, bytes: pages of the process's own (RssAnon), and shared ones
+/// (RssShmem). 0 where pagemap cannot be read.
+struct ResidentBytes {
+  std::uint64_t anonymous = 0, shared = 0;
+};
+ResidentBytes resident_bytes(pid_t pid, std::span<const AddressRange> ranges);
+
 /// How much of it is resident in the process, bytes; the kernel counts that as the process's RssShmem. 0 when
 /// no trace is running.
 std::uint64_t resident_ring_bytes(pid_t pid);

@@ -38,6 +38,10 @@ std::vector<AddressRange> PageMap::resident(AddressRange range) const {
   return select(range, present, 0);
 }
 
+std::vector<AddressRange> PageMap::own_resident(AddressRange range) const {
+  return select(range, present, file_or_shared);
+}
+
 std::vector<AddressRange> PageMap::select(AddressRange range, std::uint64_t any, std::uint64_t none) const {
   std::vector<AddressRange> runs;
   std::array<std::uint64_t, 8192> entries{};

@@ -25,6 +25,8 @@ class PageMap {
   /// Runs of pages in `range` that are in memory now. The shared page of zeros, which reading untouched
   /// memory maps, is among them; Rss does not count it.
   [[nodiscard]] std::vector<AddressRange> resident(AddressRange range) const;
+  /// The same without pages of files and shared memory.
+  [[nodiscard]] std::vector<AddressRange> own_resident(AddressRange range) const;
 
  private:
   PageMap(UniqueFd fd, std::uint64_t page_size) : fd_(std::move(fd)), page_size_(page_size) {}

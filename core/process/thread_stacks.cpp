@@ -66,12 +66,12 @@ ThreadStacks read_thread_stacks(const Target& target) {
   return stacks;
 }
 
-std::optional<pid_t> ThreadStacks::thread_in(AddressRange range) const {
-  const auto first =
-      std::lower_bound(seen.begin(), seen.end(), range.start,
-                       [](const ThreadStack& each, std::uint64_t start) { return each.pointer < start; });
-  if (first == seen.end() || first->pointer >= range.end) return std::nullopt;
-  return first->thread;
+std::span<const ThreadStack> ThreadStacks::threads_in(AddressRange range) const {
+  const auto from = [&](std::uint64_t address) {
+    return std::lower_bound(seen.begin(), seen.end(), address,
+                            [](const ThreadStack& each, std::uint64_t at) { return each.pointer < at; });
+  };
+  return {from(range.start), from(range.end)};
 }
 
 }  // namespace whomap

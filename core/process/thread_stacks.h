@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -30,8 +31,8 @@ struct ThreadStacks {
 
   /// Every live thread was seen, so a stack without one has none.
   [[nodiscard]] bool complete() const { return looked && unseen == 0; }
-  /// The thread whose stack pointer lies in the range; nullopt: none that was seen.
-  [[nodiscard]] std::optional<pid_t> thread_in(AddressRange range) const;
+  /// The threads whose stack pointers lie in the range, of those that were seen.
+  [[nodiscard]] std::span<const ThreadStack> threads_in(AddressRange range) const;
 };
 
 /// Above this many threads their stack pointers are not looked for: each is a file to open.

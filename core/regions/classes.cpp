@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -147,14 +148,27 @@ bool has_size_of_a_stack(const Snapshot& snapshot, std::uint64_t size) {
 template <class Say>
 std::optional<RegionKind> as_thread_stack(const Snapshot& snapshot, std::size_t index, const Say& say) {
   constexpr std::uint64_t smallest_stack = 16 << 10;  // PTHREAD_STACK_MIN
-  // A stack without a guard may have merged with other memory: above this size the pointer alone says little.
-  constexpr std::uint64_t largest_unguarded = 64 << 20;
   const Vma& vma = snapshot.regions[index].vma;
   if (!vma.writable || vma.executable || vma.size() < smallest_stack) return std::nullopt;
   const Region* const guard = guard_below(snapshot, index);
-  const std::optional<pid_t> thread = snapshot.stacks.thread_in(vma.range());
-  if (thread && (guard != nullptr || vma.size() <= largest_unguarded)) {
-    say([&] { return fmt::format("the stack pointer of thread {} lies in it", *thread); });
+  const std::span<const ThreadStack> threads = snapshot.stacks.threads_in(vma.range());
+  if (!threads.empty()) {
+    // Up to Linux 6.6 the kernel merges a stack with memory above it; coroutines and goroutines have their
+    // stacks in a heap, and no guard. Neither end where the region does.
+    constexpr std::uint64_t deep = 8 << 20, deep_without_guard = 1 << 20;
+    const std::uint64_t deepest =
+        guard != nullptr ? std::max(snapshot.stacks.limit.value_or(0), deep) : deep_without_guard;
+    if (vma.end - threads.back().pointer > deepest) {
+      say([&] {
+        return fmt::format("no file; the stack of thread {} is only a part of it", threads.back().thread);
+      });
+      return RegionKind::anonymous;
+    }
+    say([&] {
+      return threads.size() == 1
+                 ? fmt::format("the stack pointer of thread {} lies in it", threads.front().thread)
+                 : fmt::format("the stack pointers of {} threads lie in it", threads.size());
+    });
     return RegionKind::thread_stack;
   }
   if (guard == nullptr) return std::nullopt;
@@ -233,11 +247,24 @@ RegionKind kind_of(const Snapshot& snapshot, std::size_t index) {
   return decide(snapshot, index, [](const auto&) {});
 }
 
+namespace {
+
+/// The kernel's own files: their names end in " (deleted)" from the start.
+bool never_had_a_name(const Vma& vma) {
+  const std::string_view name = vma.name;
+  return name.starts_with("/memfd:") || name.starts_with("/SYSV") || name.starts_with("/dev/zero") ||
+         name.starts_with("/anon_hugepage");
+}
+
+}  // namespace
+
 std::vector<std::string> traits(const Region& region) {
   const auto kib = [](std::uint64_t bytes) { return bytes >> 10; };
   std::vector<std::string> found;
   if (has_flag(region, "nr")) found.emplace_back("no swap is reserved for it (MAP_NORESERVE)");
   if (has_flag(region, "lo")) found.emplace_back("locked in memory (mlock)");
+  if (has_flag(region, "ss")) found.emplace_back("a shadow stack (VmFlags has ss)");
+  if (has_flag(region, "gu")) found.emplace_back("has guard pages in it (MADV_GUARD_INSTALL)");
   if (has_flag(region, "wf")) found.emplace_back("empty in children (MADV_WIPEONFORK)");
   if (region.anon_huge_pages.value_or(0) != 0)
     found.push_back(fmt::format("{} of {} KiB resident are transparent huge pages (AnonHugePages)",
@@ -248,6 +275,10 @@ std::vector<std::string> traits(const Region& region) {
   if (region.lazy_free.value_or(0) != 0)
     found.push_back(fmt::format("{} of {} KiB resident are free for the kernel to take (LazyFree, MADV_FREE)",
                                 kib(*region.lazy_free), kib(region.rss.value_or(0))));
+  if (region.deleted == Deleted::yes && !never_had_a_name(region.vma))
+    found.emplace_back("its file has been deleted");
+  if (region.deleted == Deleted::unknown && !never_had_a_name(region.vma))
+    found.emplace_back("deleted, or its name ends in \" (deleted)\": the file cannot be asked");
   if (region.swap.value_or(0) != 0) found.push_back(fmt::format("{} KiB are in swap", kib(*region.swap)));
   return found;
 }

@@ -66,6 +66,7 @@ class Columns {
     while (rest.ends_with(' ')) rest.remove_suffix(1);
     if (rest == "[ anon ]") rest = {};
     vma.name = rest == "[ stack ]" ? "[stack]" : std::string(rest);
+    region.deleted = deleted_by_name(vma);
     return region;
   }
 

@@ -9,6 +9,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/files.h"
+#include "core/process/own_memory.h"
 #include "core/process/page_map.h"
 #include "core/process/proc_error.h"
 #include "core/regions/range_set.h"
@@ -31,7 +32,9 @@ void fill(Region& region, SmapsEntry& entry) {
   region.anon_huge_pages = entry.get(SmapsField::anon_huge_pages);
   region.hugetlb = sum(entry.get(SmapsField::shared_hugetlb), entry.get(SmapsField::private_hugetlb));
   region.vm_flags = std::move(entry.vm_flags);
+  region.unknown = std::move(entry.unknown);
   region.vma = std::move(entry.vma);
+  region.deleted = deleted_by_name(region.vma);
 }
 
 /// The kernel hands the file out in pieces and drops the lock between them. A VMA that merged with one
@@ -90,6 +93,12 @@ Snapshot snapshot_from_text(std::string_view text) {
 
 namespace {
 
+void find_deleted(pid_t pid, Snapshot& snapshot) {
+  DeletedFiles files(pid);
+  for (Region& region : snapshot.regions)
+    if (region.deleted == Deleted::unknown) region.deleted = files.look(region.vma);
+}
+
 enum class Depth { mappings, resident_unless_many, resident };
 
 Result<Snapshot> take(const Target& target, Depth depth, std::size_t expected = 0) {
@@ -119,6 +128,7 @@ Result<Snapshot> take(const Target& target, Depth depth, std::size_t expected = 
     }
     snapshot.stacks = read_thread_stacks(target);
   }
+  find_deleted(pid, snapshot);
   snapshot.duration_ns = monotonic_ns() - snapshot.time_ns;
 
   // A process that ended meanwhile reads as one without mappings.
@@ -130,18 +140,19 @@ Result<Snapshot> take(const Target& target, Depth depth, std::size_t expected = 
 
 }  // namespace
 
-void leave_out(Snapshot& snapshot, std::span<const AddressRange> own) {
-  const auto subtract = [](std::optional<std::uint64_t>& from, std::optional<std::uint64_t> what) {
-    if (from && what) *from -= std::min(*from, *what);
-  };
+void leave_out(const Target& target, Snapshot& snapshot, std::span<const AddressRange> own) {
+  if (own.empty()) return;
   std::erase_if(snapshot.regions, [&](const Region& region) {
-    const bool is_own = std::any_of(own.begin(), own.end(), [&](const AddressRange& each) {
+    return std::any_of(own.begin(), own.end(), [&](const AddressRange& each) {
       return region.vma.start >= each.start && region.vma.end <= each.end;
     });
-    if (is_own)
-      subtract(region.vma.shared ? snapshot.totals.rss_shmem : snapshot.totals.rss_anon, region.rss);
-    return is_own;
   });
+  const auto subtract = [](std::optional<std::uint64_t>& from, std::uint64_t bytes) {
+    if (from) *from -= std::min(*from, bytes);
+  };
+  const ResidentBytes resident = resident_bytes(target.pid(), own);
+  subtract(snapshot.totals.rss_anon, resident.anonymous);
+  subtract(snapshot.totals.rss_shmem, resident.shared);
 }
 
 Result<Snapshot> take_snapshot(const Target& target) {

@@ -7,11 +7,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.h"
+#include "core/process/deleted_file.h"
 #include "core/process/status.h"
 #include "core/process/target.h"
 #include "core/process/thread_stacks.h"
@@ -31,6 +33,8 @@ struct Region {
   std::optional<std::uint64_t> anon_huge_pages;
   std::optional<std::uint64_t> hugetlb;  ///< pages of hugetlbfs, which rss does not count
   std::string vm_flags;                  ///< two-letter codes (man 5 proc_pid_smaps), empty when unknown
+  std::optional<Deleted> deleted;        ///< of the mapped file; nullopt: there is none
+  std::vector<std::pair<std::string, std::string>> unknown;  ///< fields of newer kernels, as printed
 };
 
 struct MemoryTotals {  ///< bytes; nullopt: the kernel did not say
@@ -77,14 +81,16 @@ Result<Snapshot> take_full_snapshot(const Target& target, std::size_t expected =
 /// of PageMap::open.
 Result<void> add_resident_pages(const Target& target, const Snapshot& before, Snapshot& after);
 
-/// Takes memory of the tracer's own out: regions that lie in `own`, and what is resident of them from the
+/// Takes memory of the tracer's own out: regions that lie in `own`, and what is resident there now from the
 /// totals.
-void leave_out(Snapshot& snapshot, std::span<const AddressRange> own);
+void leave_out(const Target& target, Snapshot& snapshot, std::span<const AddressRange> own);
 
 /// From the saved text of /proc/PID/maps or /proc/PID/smaps; time_ns and totals stay unknown.
 Snapshot snapshot_from_text(std::string_view text);
 
 nlohmann::ordered_json to_json(const Snapshot& snapshot);
+/// Everything but the regions, which may be too many to be in memory as JSON at once.
+nlohmann::ordered_json to_json_without_regions(const Snapshot& snapshot);
 nlohmann::ordered_json to_json(const Region& region);
 /// nullopt when it is none: an address is missing, or the end is not above the start.
 std::optional<Region> region_from_json(const nlohmann::json& json);

@@ -58,6 +58,11 @@ nlohmann::ordered_json to_json(const Region& region) {
   put(json, "anon_huge_pages", region.anon_huge_pages);
   put(json, "hugetlb", region.hugetlb);
   if (!region.vm_flags.empty()) json["vm_flags"] = json_text(region.vm_flags);
+  if (region.deleted && *region.deleted != Deleted::no)
+    json["deleted"] = region.deleted == Deleted::yes ? nlohmann::ordered_json(true) : nullptr;
+  else if (region.deleted && deleted_by_name(vma) == Deleted::unknown)
+    json["deleted"] = false;
+  for (const auto& [name, value] : region.unknown) json["unknown"][json_text(name)] = json_text(value);
   return json;
 }
 
@@ -119,6 +124,12 @@ std::optional<Region> region_from_json(const nlohmann::json& json) {
   region.anon_huge_pages = json_size(json, "anon_huge_pages");
   region.hugetlb = json_size(json, "hugetlb");
   region.vm_flags = json_string(json, "vm_flags").value_or("");
+  region.deleted = deleted_by_name(vma);
+  if (const auto deleted = json_bool(json, "deleted"); deleted && region.deleted)
+    region.deleted = *deleted ? Deleted::yes : Deleted::no;
+  if (const nlohmann::json* const unknown = json_member(json, "unknown"); unknown && unknown->is_object())
+    for (const auto& [name, value] : unknown->items())
+      if (value.is_string()) region.unknown.emplace_back(name, value.get<std::string>());
   return region;
 }
 
@@ -183,7 +194,7 @@ MemoryTotals totals_from_json(const nlohmann::json& json) {
           json_size(json, "swap"), json_size(json, "page_tables")};
 }
 
-nlohmann::ordered_json to_json(const Snapshot& snapshot) {
+nlohmann::ordered_json to_json_without_regions(const Snapshot& snapshot) {
   nlohmann::ordered_json json{{"time_ns", snapshot.time_ns}, {"duration_ns", snapshot.duration_ns}};
   json["totals"] = to_json(snapshot.totals);
   json["threads"] = optional_json(snapshot.threads);
@@ -200,11 +211,16 @@ nlohmann::ordered_json to_json(const Snapshot& snapshot) {
     json["unparsed"] = nlohmann::ordered_json::array();
     for (const std::string& line : snapshot.unparsed) json["unparsed"].push_back(json_text(line));
   }
-  json["regions"] = nlohmann::ordered_json::array();
-  for (const Region& region : snapshot.regions) json["regions"].push_back(to_json(region));
   if (snapshot.pages)
     json["pages"] = {{"looked_at", ranges_to_json(snapshot.pages->looked_at)},
                      {"resident", ranges_to_json(snapshot.pages->resident)}};
+  return json;
+}
+
+nlohmann::ordered_json to_json(const Snapshot& snapshot) {
+  nlohmann::ordered_json json = to_json_without_regions(snapshot);
+  json["regions"] = nlohmann::ordered_json::array();
+  for (const Region& region : snapshot.regions) json["regions"].push_back(to_json(region));
   return json;
 }
 

@@ -15,6 +15,8 @@
 
 #include "core/base/files.h"
 #include "core/base/json_fields.h"
+#include "core/process/memory.h"
+#include "core/process/own_memory.h"
 
 namespace whomap {
 namespace {
@@ -199,6 +201,22 @@ Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
   if (state->target.pid != target.pid || state->target.start_time != target.start_time)
     return fail(ErrorCode::process_replaced, fmt::format("{} is of another process", *path));
   return std::optional<StubState>(std::move(*state));
+}
+
+std::vector<AddressRange> own_memory(const StubState& state) {
+  std::vector<AddressRange> ranges;
+  for (const PlacedMemory& each : state.memory) ranges.push_back({each.address, each.address + each.size});
+  return ranges;
+}
+
+std::vector<AddressRange> own_memory(const TargetIdentity& target) {
+  const auto state = load_state(target);
+  if (!state || !*state) return {};
+  for (const PlacedMemory& each : (*state)->memory)
+    if (each.kind == "code" &&
+        nonce_of_header(read_bytes(target.pid, each.address, own_header_size)) == (*state)->nonce)
+      return own_memory(**state);
+  return {};
 }
 
 void forget_state(const TargetIdentity& target) {

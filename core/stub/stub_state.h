@@ -14,6 +14,7 @@
 #include "core/base/unique_fd.h"
 #include "core/capture/code_guard.h"
 #include "core/process/target.h"
+#include "core/process/vma.h"
 
 namespace whomap {
 
@@ -69,6 +70,12 @@ Result<std::string> state_folder();
 
 /// PID-STARTTIME.state in the folder.
 Result<std::string> state_path(const TargetIdentity& target);
+
+/// What of the target's memory is ours.
+std::vector<AddressRange> own_memory(const StubState& state);
+/// The same for a process of which nobody here knows whether it is or was traced: empty unless its state says
+/// so and our code lies there. After an exec the state is that of the program before.
+std::vector<AddressRange> own_memory(const TargetIdentity& target);
 
 nlohmann::ordered_json to_json(const StubState& state);
 /// `where` names the source in messages. Errors: input_kind, input_damaged.

@@ -209,7 +209,7 @@ class Recorder {
   }
 
   Result<Snapshot> without_own(Result<Snapshot> snapshot) const {
-    if (snapshot) leave_out(*snapshot, options_.own_memory);
+    if (snapshot) leave_out(target_, *snapshot, options_.own_memory);
     return snapshot;
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/base/json_fields.h"
+#include "core/process/statm.h"
 #include "core/process/status.h"
 #include "core/process/thread_stacks.h"
 #include "core/regions/classes.h"
@@ -45,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto again = snapshot_from_json(parse_json(dump_line(to_json(snapshot))));
   require(again && again->regions.size() == snapshot.regions.size());
   (void)parse_status(text);
+  (void)parse_statm(text);
   (void)parse_stack_pointer(text);
   return 0;
 }
