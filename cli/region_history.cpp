@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/region_history.h"
 
-#include <cstdio>
-
 #include <fmt/format.h>
 
 #include "core/match/quantity.h"
@@ -13,12 +11,6 @@ namespace whomap::cli {
 Result<RegionHistory> load_history(const std::string& path) {
   auto file = read_watch_file(path);
   if (!file) return tl::make_unexpected(file.error());
-  if (file->damaged_lines != 0)
-    std::fputs(fmt::format("whomap: {} of {} were damaged, and the regions of {} could not be told\n",
-                           count_text(file->damaged_lines, "line"), printable(path),
-                           count_text(file->left_out, "reading"))
-                   .c_str(),
-               stderr);
   if (file->snapshots.empty())
     return fail(ErrorCode::input_damaged, fmt::format("the watch {} has no regions", path), "watch again");
   RegionHistory history;
@@ -27,6 +19,17 @@ Result<RegionHistory> load_history(const std::string& path) {
   history.snapshots = std::move(file->snapshots);
   history.totals.reserve(file->totals.size());
   for (const WatchFile::Totals& each : file->totals) history.totals.push_back({each.time_ns, each.totals});
+  const std::string name = printable(path);
+  if (file->damaged_lines != 0)
+    history.notes.push_back(fmt::format("{} of {} were damaged, and the regions of {} could not be told",
+                                        count_text(file->damaged_lines, "line"), name,
+                                        count_text(file->left_out, "reading")));
+  if (file->cut_line)
+    history.notes.push_back(
+        fmt::format("the watch {} ends in the middle of a line, which was left out: it was killed, its disk "
+                    "was full, or it "
+                    "is still being written",
+                    name));
   return history;
 }
 

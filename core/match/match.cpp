@@ -118,6 +118,7 @@ class Matcher {
     if (!options_.history || options_.history->snapshots.empty()) return {};
     const RegionHistory& history = *options_.history;
     if (auto same = check_history(history, answer_.header.target); !same) return same;
+    answer_.notes.insert(answer_.notes.end(), history.notes.begin(), history.notes.end());
     const std::uint64_t start = answer_.header.start_ns;
     if (!before_) {
       before_ = history.snapshots.front();

@@ -132,6 +132,7 @@ struct RegionHistory {
   std::string name;                 ///< where it comes from
   std::vector<Snapshot> snapshots;  ///< ascending in time, at least one
   std::vector<TimedTotals> totals;  ///< ascending, of more readings than there are snapshots
+  std::vector<std::string> notes;   ///< what of the file was damaged or missing
 };
 
 struct MatchOptions {

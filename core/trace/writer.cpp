@@ -3,6 +3,7 @@
 
 #include "core/base/json_fields.h"
 #include "core/trace/event_line.h"
+#include "core/trace/record_in_pieces.h"
 #include "core/trace/record_json.h"
 
 namespace whomap {
@@ -37,9 +38,12 @@ Result<void> TraceWriter::event(const TraceEvent& event) {
 }
 
 Result<void> TraceWriter::snapshot(const Snapshot& snapshot) {
-  nlohmann::ordered_json record{{"type", "snapshot"}};
-  record.update(to_json(snapshot));
-  return line(record);
+  nlohmann::ordered_json head{{"type", "snapshot"}};
+  head.update(to_json_without_regions(snapshot));
+  RecordInPieces record(file_, head);
+  record.array("regions");
+  for (const Region& region : snapshot.regions) record.item(to_json(region));
+  return record.finish();
 }
 
 Result<void> TraceWriter::lost(const LostRecord& lost) {
