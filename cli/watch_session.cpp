@@ -25,6 +25,7 @@
 #include "core/report/layout.h"
 #include "core/report/watch_json.h"
 #include "core/report/watch_text.h"
+#include "core/stub/stub_state.h"
 #include "core/trace/watch_file.h"
 
 namespace whomap::cli {
@@ -67,7 +68,8 @@ class Session {
       : target_(target),
         options_(options),
         common_(common),
-        sampler_(target, std::chrono::duration<double>(options.interval_seconds)),
+        sampler_(target, std::chrono::duration<double>(options.interval_seconds),
+                 [&target] { return own_memory(target.identity()); }),
         mapping_limit_(max_map_count()) {}
 
   ExitStatus run() {
@@ -128,10 +130,13 @@ class Session {
     for (WatchWriter& writer : writers_) keep(writer.sample(tracker_.latest(), *reading));
     state_ = reading->state;
     if (!reading->snapshot.unparsed.empty()) unparsed_ += reading->snapshot.unparsed.size();
-    if (reading->depth == Reading::Depth::status)
-      tracker_.add_totals(reading->snapshot.time_ns, reading->snapshot.totals, reading->snapshot.threads);
-    else
+    if (reading->depth != Reading::Depth::status) {
       tracker_.add(std::move(reading->snapshot));
+    } else {
+      tracker_.add_totals(reading->snapshot.time_ns, reading->snapshot.totals, reading->snapshot.threads);
+      if (reading->unchanged)
+        tracker_.add_unchanged(reading->snapshot.time_ns, *reading->unchanged == Reading::Depth::smaps);
+    }
     if (options_.until_growth && resident_growth(tracker_) >= static_cast<double>(*options_.until_growth))
       end("growth");
   }
@@ -236,7 +241,7 @@ class Session {
     std::vector<WatchLine> lines;
     lines.push_back({cut(watch_headline(view_), width), WatchLine::Style::plain});
     if (height >= 6) {
-      lines.push_back({cut(facts(), width), WatchLine::Style::plain});
+      lines.push_back({facts(width), WatchLine::Style::plain});
       if (!state_text().empty()) lines.push_back({cut(state_text(), width), WatchLine::Style::growing});
       if (mappings_run_out(view_.regions, mapping_limit_))
         lines.push_back(
@@ -262,30 +267,26 @@ class Session {
   /// A view that is paused can still be sorted anew.
   void sort_rows() { sort_watch_rows(view_.rows, sort_); }
 
-  [[nodiscard]] std::string facts() const {
-    const WatchCost& cost = sampler_.cost();
-    const double share = view_.seconds > 0 ? cost.cpu_seconds / view_.seconds : 0;
-    std::string text = fmt::format("pid {} {}", target_.pid(), printable(target_.identity().comm));
-    if (view_.threads) text += ", " + count_text(*view_.threads, "thread");
-    text += fmt::format(", {}", mapping_limit_ ? fmt::format("{} of {} mappings", count_text(view_.regions),
-                                                             count_text(*mapping_limit_))
-                                               : count_text(view_.regions, "mapping"));
-    text += fmt::format(", {}, cost {} of a CPU", seconds_text(view_.seconds), share_text(share));
-    const double every = std::chrono::duration<double>(sampler_.smaps_interval()).count();
-    if (every > options_.interval_seconds * 1.5) text += fmt::format(", smaps every {:.0f} s", every);
-    return text;
+  [[nodiscard]] std::string facts(std::size_t width) const {
+    return watch_facts(
+        view_,
+        {target_.pid(), target_.identity().comm, mapping_limit_, sampler_.cost().cpu_seconds,
+         options_.interval_seconds, std::chrono::duration<double>(sampler_.smaps_interval()).count()},
+        width);
   }
 
   static std::string cut(const std::string& text, std::size_t width) {
     return columns(text) <= width ? text : fit(text, width);
   }
 
+  [[nodiscard]] bool process_is_gone() const {
+    return reason_ == "target-exited" || reason_ == "target-exec";
+  }
+
   /// What changed since the last reading of smaps belongs to the answer, where another one is cheap.
   void last_reading() {
     constexpr double too_slow = 2;
-    if (reason_ == "target-exited" || reason_ == "target-exec" || reason_ == "error" ||
-        reason_ == "output-failed")
-      return;
+    if (process_is_gone() || reason_ == "error" || reason_ == "output-failed") return;
     const ReadingCost& smaps = sampler_.cost().smaps;
     if (smaps.count == 0 || smaps.seconds / static_cast<double>(smaps.count) < too_slow)
       read(sampler_.read_all());
@@ -323,11 +324,12 @@ class Session {
 
   void say_written() const {
     if (common_.quiet || options_.output.empty() || writes_to_stdout()) return;
-    std::fputs(fmt::format("whomap: wrote {}: {}; next: whomap trace -p {} --regions {}\n",
-                           printable(options_.output), count_text(tracker_.readings(), "reading"),
-                           target_.pid(), printable(options_.output))
-                   .c_str(),
-               stderr);
+    std::string text = fmt::format("whomap: wrote {}: {}", printable(options_.output),
+                                   count_text(tracker_.readings(), "reading"));
+    if (!process_is_gone())
+      text +=
+          fmt::format("; next: whomap trace -p {} --regions {}", target_.pid(), printable(options_.output));
+    std::fputs((text + "\n").c_str(), stderr);
   }
 
   /// Of a refusal: which rule it was.

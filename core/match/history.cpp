@@ -49,7 +49,7 @@ std::optional<RegionTrend> trend_of(const RegionTracker& tracker, AddressRange r
   trend.resident_delta = track.resident_growth.last() - track.resident_growth.first();
   const Series& series =
       trend.resident_delta >= least_shape_change ? track.resident_growth : track.mapped_growth;
-  trend.shape = find_shape(series, tracker.begin_ns(), tracker.last_ns(), tracker.region_readings());
+  trend.shape = find_shape(series, tracker.begin_ns(), tracker.regions_ns(), tracker.region_readings());
   trend.seconds = static_cast<double>(tracker.last_ns() - track.first_seen_ns) / 1e9;
   return trend;
 }

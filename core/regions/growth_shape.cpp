@@ -109,6 +109,10 @@ double GrowthShape::rate() const {
   return seconds > 0 ? change / seconds : 0;
 }
 
+double GrowthShape::present_rate() const {
+  return pattern == GrowthPattern::flat || pattern == GrowthPattern::plateau ? 0 : rate();
+}
+
 std::vector<GrowthStep> doubling_steps(const std::vector<GrowthStep>& jumps) {
   constexpr double least_ratio = 1.8, greatest_ratio = 2.2;
   constexpr std::size_t least_length = 3;
@@ -175,7 +179,8 @@ GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_
              (readings >= 12 && keeps_growing(series, from_ns, to_ns, shape.change))) {
     shape.pattern = GrowthPattern::steady;
   } else {
-    shape.pattern = GrowthPattern::unclear;
+    // All up, and too few readings for an interval: it may still become a trend.
+    shape.pattern = shape.slope ? GrowthPattern::unclear : GrowthPattern::unknown;
   }
   return shape;
 }

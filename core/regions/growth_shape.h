@@ -40,6 +40,8 @@ struct GrowthShape {
 
   /// Bytes per second: the slope, or change over time where there are too few readings for one.
   [[nodiscard]] double rate() const;
+  /// The same, and 0 for what is flat by now.
+  [[nodiscard]] double present_rate() const;
 };
 
 /// Below this much newly mapped memory nothing is called growth: one new thread maps more.

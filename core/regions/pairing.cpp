@@ -83,8 +83,9 @@ bool same_object(const Vma& left, const Vma& right) {
   // A program may name its memory at any time (PR_SET_VMA_ANON_NAME).
   const auto nameable = [](const Vma& vma) { return vma.name.empty() || vma.name.starts_with("[anon"); };
   if (left.inode == 0 && nameable(left) && nameable(right)) return true;
-  return left.device_major == right.device_major && left.device_minor == right.device_minor &&
-         left.name == right.name;
+  if (left.device_major != right.device_major || left.device_minor != right.device_minor) return false;
+  // A file may be renamed and deleted while it is mapped.
+  return left.inode != 0 || left.name == right.name;
 }
 
 RegionChanges compare_regions(const Snapshot& before, const std::vector<double>& resident,

@@ -44,7 +44,7 @@ struct RegionChanges {
 RegionChanges compare_regions(const Snapshot& before, const std::vector<double>& resident,
                               const Snapshot& after);
 
-/// The two may be one mapping: the same object (file, name), whatever the permissions.
+/// The two may be one mapping: the same object (file, memory of a name), whatever the permissions.
 bool same_object(const Vma& left, const Vma& right);
 
 }  // namespace whomap

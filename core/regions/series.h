@@ -21,7 +21,10 @@ class Series {
   /// exact.
   void add(std::uint64_t time_ns, double value, std::size_t most = 256);
   /// Adds the other's values to this one's, from the first point of either on.
-  void merge(const Series& other) { add_scaled(other, 1); }
+  void merge(const Series& other) {
+    add_scaled(other, 1);
+    if (points_.size() > most_merged) thin(most_merged);
+  }
   void subtract(const Series& other) { add_scaled(other, -1); }
 
   [[nodiscard]] bool empty() const { return points_.empty(); }
@@ -35,6 +38,7 @@ class Series {
                                              std::size_t count) const;
 
  private:
+  static constexpr std::size_t most_merged = 1024;
   void thin(std::size_t most);
   void add_scaled(const Series& other, double factor);
   std::vector<Point> points_;

@@ -27,6 +27,13 @@ bool grouped_by_name(RegionKind kind) {
   }
 }
 
+/// A file that is deleted while it is watched stays in its group.
+std::string_view group_name(const Region& region) {
+  std::string_view name = region.vma.name;
+  if (region.deleted == Deleted::yes) name.remove_suffix(std::string_view(" (deleted)").size());
+  return name;
+}
+
 double value_of(std::optional<std::uint64_t> bytes, const Series& series) {
   return bytes ? static_cast<double>(*bytes) : series.last();
 }
@@ -112,8 +119,8 @@ void RegionTracker::follow(const Snapshot& snapshot, const RegionChanges& change
     }
     if (lost_bytes[i] > 0) track.changes |= RegionChange::shrank;
     if (!continues) {  // growth starts from nothing at the last reading, where it was not there
-      track.mapped_growth.add(latest_.time_ns, 0);
-      track.resident_growth.add(latest_.time_ns, 0);
+      track.mapped_growth.add(regions_ns_, 0);
+      track.resident_growth.add(regions_ns_, 0);
     }
     const auto size = static_cast<double>(snapshot.regions[i].vma.size());
     track.mapped_growth.add(
@@ -156,7 +163,7 @@ void RegionTracker::add(Snapshot snapshot) {
       resident[i] = resident_bytes(snapshot.regions[i]).value_or(changes.origins[i].resident_before);
     follow(snapshot, changes, resident);
   }
-  ++region_readings_;
+  add_unchanged(now, snapshot.without_smaps.empty());
   latest_ = std::move(snapshot);
   resident_ = std::move(resident);
   double mapped = 0;
@@ -171,7 +178,15 @@ void RegionTracker::add(Snapshot snapshot) {
   mapped_.add(now, mapped);
   group_regions();
   constexpr std::uint64_t now_and_then = 64;
-  if (region_readings_ % now_and_then == 0) limit_memory();
+  if (++snapshots_ % now_and_then == 0) limit_memory();
+}
+
+void RegionTracker::add_unchanged(std::uint64_t time_ns, bool resident) {
+  ++region_readings_;
+  regions_ns_ = time_ns;
+  if (!resident) return;
+  ++resident_readings_;
+  resident_ns_ = time_ns;
 }
 
 void RegionTracker::add_totals(std::uint64_t time_ns, const MemoryTotals& totals,
@@ -188,9 +203,9 @@ void RegionTracker::add_totals(std::uint64_t time_ns, const MemoryTotals& totals
   ++readings_;
 }
 
-std::uint32_t RegionTracker::group_of(RegionKind kind, const std::string& name, std::uint64_t time_ns) {
+std::uint32_t RegionTracker::group_of(RegionKind kind, std::string_view name, std::uint64_t time_ns) {
   const bool by_name = grouped_by_name(kind);
-  std::string key = fmt::format("{} {}", static_cast<int>(kind), by_name ? name : std::string());
+  std::string key = fmt::format("{} {}", static_cast<int>(kind), by_name ? name : std::string_view());
   const auto [at, fresh] = group_ids_.try_emplace(std::move(key), static_cast<std::uint32_t>(groups_.size()));
   if (fresh) {
     RegionGroup group;
@@ -220,8 +235,8 @@ void RegionTracker::group_regions() {
     RegionTrack& track = tracks_[track_of_[i]];
     const RegionKind kind = kind_of(latest_, i);
     const bool known = track.group != no_group && track.kind == kind &&
-                       (!grouped_by_name(kind) || groups_[track.group].name == region.vma.name);
-    if (!known) track.group = group_of(kind, region.vma.name, latest_.time_ns);
+                       (!grouped_by_name(kind) || groups_[track.group].name == group_name(region));
+    if (!known) track.group = group_of(kind, group_name(region), latest_.time_ns);
     track.kind = kind;
     RegionGroup& group = groups_[track.group];
     ++group.count;
@@ -259,7 +274,8 @@ void RegionTracker::limit_memory() {
     }
   groups_ = std::move(left);
   for (std::size_t i = 0; i < latest_.regions.size(); ++i)
-    tracks_[track_of_[i]].group = group_of(tracks_[track_of_[i]].kind, latest_.regions[i].vma.name, last_ns_);
+    tracks_[track_of_[i]].group =
+        group_of(tracks_[track_of_[i]].kind, group_name(latest_.regions[i]), last_ns_);
 }
 
 }  // namespace whomap

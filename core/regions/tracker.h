@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -60,12 +61,20 @@ class RegionTracker {
   /// A reading of /proc/PID/status alone.
   void add_totals(std::uint64_t time_ns, const MemoryTotals& totals, std::optional<std::uint64_t> threads);
 
+  /// It is known that no region has changed since the last reading of them; `resident`: nor what is resident.
+  void add_unchanged(std::uint64_t time_ns, bool resident);
+
   /// The last snapshot, its unknown sizes filled with the last known ones of unchanged regions.
   [[nodiscard]] const Snapshot& latest() const { return latest_; }
   [[nodiscard]] std::uint64_t begin_ns() const { return begin_ns_; }
   [[nodiscard]] std::uint64_t last_ns() const { return last_ns_; }
   [[nodiscard]] std::uint64_t readings() const { return readings_; }  ///< of status, at least
+  /// Readings of maps or smaps, and when the last one was.
   [[nodiscard]] std::uint64_t region_readings() const { return region_readings_; }
+  [[nodiscard]] std::uint64_t regions_ns() const { return regions_ns_; }
+  /// Of those, readings that knew what is resident.
+  [[nodiscard]] std::uint64_t resident_readings() const { return resident_readings_; }
+  [[nodiscard]] std::uint64_t resident_ns() const { return resident_ns_; }
   [[nodiscard]] const std::vector<RegionTrack>& tracks() const { return tracks_; }
   /// Index in tracks() of the region latest().regions[index].
   [[nodiscard]] std::uint32_t track_of(std::size_t index) const { return track_of_[index]; }
@@ -88,7 +97,7 @@ class RegionTracker {
   void follow(const Snapshot& snapshot, const RegionChanges& changes, const std::vector<double>& resident);
   void note_changes(RegionTrack& track, const RegionOrigin& origin) const;
   void group_regions();
-  std::uint32_t group_of(RegionKind kind, const std::string& name, std::uint64_t time_ns);
+  std::uint32_t group_of(RegionKind kind, std::string_view name, std::uint64_t time_ns);
   void limit_memory();
 
   Snapshot latest_;
@@ -101,7 +110,8 @@ class RegionTracker {
   Series mapped_;
   Totals totals_;
   std::optional<std::uint64_t> threads_, first_threads_;
-  std::uint64_t begin_ns_ = 0, last_ns_ = 0, readings_ = 0, region_readings_ = 0;
+  std::uint64_t begin_ns_ = 0, last_ns_ = 0, readings_ = 0, snapshots_ = 0;
+  std::uint64_t region_readings_ = 0, regions_ns_ = 0, resident_readings_ = 0, resident_ns_ = 0;
   std::size_t most_points_ = 256;
 };
 

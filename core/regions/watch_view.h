@@ -18,6 +18,7 @@ struct WatchRow {
   RegionKind kind = RegionKind::anonymous;
   std::string name;                   ///< of the file or memory, as the kernel has it; may be empty
   std::uint64_t count = 1;            ///< regions in this row
+  std::uint64_t names = 1;            ///< of how many names they are; above 1 `name` is empty
   std::optional<AddressRange> range;  ///< of a single region
   std::string evidence;  ///< how one can tell the class; of the largest region when there are several
   std::vector<std::string> traits;  ///< what else is true of a single region
@@ -29,7 +30,7 @@ struct WatchRow {
   double resident_growth = 0;
   GrowthShape shape;  ///< of resident_growth; of size_growth where nothing of it is resident
   bool shape_is_of_size = false;
-  std::vector<double> recent;  ///< resident over the shown window, oldest first
+  std::vector<double> recent;  ///< what `shape` is of, over the shown window, oldest first
 };
 
 struct WatchTotals {
@@ -58,7 +59,7 @@ struct WatchViewOptions {
 };
 
 /// Regions are shown one by one where they account for the growth of their group, or are few; the others of a
-/// kind and name are one row.
+/// kind and name are one row, and where a kind has very many names, the small ones are.
 WatchView view_of(const RegionTracker& tracker, const WatchViewOptions& options);
 
 void sort_watch_rows(std::vector<WatchRow>& rows, WatchSort by);

@@ -22,6 +22,7 @@ Json reading_json(const ReadingCost& cost) {
 
 Json row_json(const WatchRow& row) {
   Json json{{"class", to_string(row.kind)}, {"evidence", json_text(row.evidence)}, {"count", row.count}};
+  if (row.names > 1) json["names"] = row.names;
   if (!row.name.empty()) json["name"] = json_text(row.name);
   if (row.range) {
     json["start"] = hex_string(row.range->start);
@@ -81,7 +82,8 @@ Json watch_end_record(const WatchView& view, const WatchEnding& ending) {
              {{"cpu_seconds", ending.cost.cpu_seconds},
               {"status", reading_json(ending.cost.status)},
               {"maps", reading_json(ending.cost.maps)},
-              {"smaps", reading_json(ending.cost.smaps)}}},
+              {"smaps", reading_json(ending.cost.smaps)},
+              {"put_off", ending.cost.put_off}}},
             {"rows", Json::array()},
             {"notes", Json::array()}};
   for (const WatchRow& row : view.rows) json["rows"].push_back(row_json(row));

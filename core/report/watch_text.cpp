@@ -20,40 +20,21 @@ std::string bytes_of(double bytes) {
 
 constexpr double per_minute = 60;
 
-std::string regions_text(std::uint64_t count) {
-  return count_text(count, "region");
-}
-
-std::string base_name(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
-}
-
-/// The class, and what tells this row from others of its class.
-std::string row_label(const WatchRow& row, std::size_t width) {
-  std::string label(to_string(row.kind));
-  if (row.count > 1) label += fmt::format(" x{}", count_text(row.count));
-  const bool name_says_more = !row.name.empty() && row.name != "[heap]" && row.name != "[stack]";
-  if (name_says_more) {
-    std::string name = printable(row.name);
-    label += ' ';
-    if (columns(label) + columns(name) > width) {
-      name = base_name(name);
-      if (name.ends_with(" (deleted)")) name.erase(name.rfind(' '));
-    }
-    label += name;
-  } else if (row.range) {
-    label += fmt::format(" {:x}", row.range->start);
-  }
-  return label;
-}
-
 std::string age_text(std::uint64_t first_seen_ns, double seconds, std::uint64_t last_ns) {
   const double age = static_cast<double>(last_ns - std::min(first_seen_ns, last_ns)) / 1e9;
   if (age >= seconds - 0.5) return "start";
   if (age < 100) return fmt::format("{:.0f}s", age);
   if (age < 6000) return fmt::format("{:.0f}m", age / 60);
   return fmt::format("{:.0f}h", age / 3600);
+}
+
+/// Where there is no trend, or not yet, the average of the time, marked.
+std::string rate_text(const GrowthShape& shape) {
+  if (shape.seconds <= 0) return "-";
+  const bool no_trend = shape.pattern == GrowthPattern::unknown || shape.pattern == GrowthPattern::unclear;
+  const double rate = (no_trend ? shape.change / shape.seconds : shape.present_rate()) * per_minute;
+  if (std::abs(shape.change) < least_shape_change || std::abs(rate) < 1) return "0 B";
+  return (no_trend ? "~" : "") + signed_bytes_of(rate);
 }
 
 struct Column {
@@ -64,7 +45,7 @@ struct Column {
 
 /// Which columns there is room for: the first ones are the last to go.
 struct TableLayout {
-  Column rate{"per min", 9}, grown{"grown", 9}, resident{"resident", 9}, size{"size", 9}, seen{"seen", 5},
+  Column rate{"per min", 10}, grown{"grown", 9}, resident{"resident", 9}, size{"size", 9}, seen{"seen", 5},
       recent{"history", 8}, trend{"trend", 8};
   std::size_t label = 0;
 
@@ -98,12 +79,6 @@ std::string cut(std::string text, std::size_t width) {
 std::string trimmed_right(std::string text) {
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
-}
-
-std::string mapping_warning(std::uint64_t mappings, std::optional<std::uint64_t> limit) {
-  return mappings_run_out(mappings, limit)
-             ? "; at the limit mmap, munmap and mprotect fail with ENOMEM (sysctl vm.max_map_count)"
-             : "";
 }
 
 class Summary {
@@ -194,7 +169,7 @@ class Summary {
     for (const WatchRow& row : view_.rows) {
       if (shown == most || row.shape.change < least_shape_change) continue;
       ++shown;
-      std::string text = fmt::format("{}: {} {}", printable(row_label(row, 60)),
+      std::string text = fmt::format("{}: {} {}", cut(row_label(row, 60), 60),
                                      row.shape_is_of_size ? "addresses" : "resident", shape_text(row.shape));
       if (const std::string how = changes_text(row); !how.empty()) text += "; " + how;
       text += "; " + row.evidence;
@@ -222,47 +197,11 @@ std::string sparkline(const std::vector<double>& values, bool unicode) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   std::string line;
   for (const double value : values) {
-    const double part = *high > *low ? (value - *low) / (*high - *low) : 0;
+    const double part = *high - *low >= least_shape_change ? (value - *low) / (*high - *low) : 0;
     const auto level = std::min<std::size_t>(7, static_cast<std::size_t>(part * 8));
     line += unicode ? blocks[level] : ascii[level];
   }
   return line;
-}
-
-std::string watch_headline(const WatchView& view) {
-  const WatchTotals& totals = view.totals;
-  const auto part = [](std::string_view name, const GrowthShape& shape) {
-    std::string text = fmt::format("{} {}/min", name, signed_bytes_of(shape.rate() * per_minute));
-    if (shape.pattern == GrowthPattern::unknown)
-      text = fmt::format("{} {} so far", name, signed_bytes_of(shape.change));
-    else if (shape.pattern == GrowthPattern::doubling || shape.pattern == GrowthPattern::steps)
-      text += shape.pattern == GrowthPattern::doubling ? " in doubling steps" : " in steps";
-    else if (shape.pattern == GrowthPattern::plateau)
-      text = fmt::format("{} {}, flat for {}", name, signed_bytes_of(shape.change),
-                         seconds_text(shape.quiet_seconds));
-    else if (shape.pattern == GrowthPattern::flat)
-      text = fmt::format("{} flat", name);
-    else if (shape.pattern == GrowthPattern::unclear)
-      text = fmt::format("{} {}, no clear trend", name, signed_bytes_of(shape.change));
-    return text;
-  };
-  std::string text = part("RssAnon", totals.rss_anon);
-  const auto add = [&](std::string_view name, const GrowthShape& shape) {
-    if (shape.change >= static_cast<double>(least_resident_growth)) text += ", " + part(name, shape);
-  };
-  add("RssShmem", totals.rss_shmem);
-  add("swap", totals.swap);
-  add("RssFile", totals.rss_file);
-  add("page tables", totals.page_tables);
-  const double resident = totals.rss_anon.change + totals.rss_shmem.change + totals.rss_file.change;
-  if (resident < static_cast<double>(least_resident_growth)) {
-    if (totals.mapped.change >= static_cast<double>(least_mapped_growth))
-      text += fmt::format(", {} more mapped and not used", bytes_of(totals.mapped.change));
-  } else if (view.leading_rows != 0) {
-    text += fmt::format(", {} of the growth in {}", share_text(view.leading_share),
-                        regions_text(view.leading_regions));
-  }
-  return text;
 }
 
 std::vector<WatchLine> watch_table(const WatchView& view, const WatchTextOptions& options, std::size_t most) {
@@ -288,15 +227,13 @@ std::vector<WatchLine> watch_table(const WatchView& view, const WatchTextOptions
                    WatchLine::Style::head});
   for (const WatchRow& row : view.rows) {
     if (lines.size() > most) break;
-    const double rate = row.shape.pattern == GrowthPattern::flat ? 0 : row.shape.rate() * per_minute;
     const double grown = row.shape_is_of_size ? row.size_growth : row.resident_growth;
     const bool growing = row.shape.pattern == GrowthPattern::steady ||
                          row.shape.pattern == GrowthPattern::steps ||
                          row.shape.pattern == GrowthPattern::doubling;
     std::string line = line_of(
-        {signed_bytes_of(std::abs(rate) < 1 ? 0 : rate), signed_bytes_of(grown), bytes_of(row.resident),
-         bytes_text(row.size), age_text(row.first_seen_ns, view.seconds, view.last_ns),
-         sparkline(row.recent, options.unicode),
+        {rate_text(row.shape), signed_bytes_of(grown), bytes_of(row.resident), bytes_text(row.size),
+         age_text(row.first_seen_ns, view.seconds, view.last_ns), sparkline(row.recent, options.unicode),
          row.shape.pattern == GrowthPattern::unknown ? "" : std::string(to_string(row.shape.pattern))},
         cut(row_label(row, layout.label), layout.label));
     lines.push_back({std::move(line),
@@ -327,45 +264,6 @@ std::string changes_text(const WatchRow& row) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : ", ") + part;
   return text;
-}
-
-bool mappings_run_out(std::uint64_t mappings, std::optional<std::uint64_t> limit) {
-  return limit && mappings >= *limit / 10 * 9;
-}
-
-std::string mappings_text(std::uint64_t mappings, std::optional<std::uint64_t> limit) {
-  if (!limit) return count_text(mappings, "mapping");
-  return fmt::format("{} of {} mappings{}", count_text(mappings), count_text(*limit),
-                     mapping_warning(mappings, limit));
-}
-
-std::string cost_text(const WatchCost& cost) {
-  const auto reading = [](std::string_view name, const ReadingCost& each) {
-    return each.count == 0
-               ? std::string()
-               : fmt::format(", {} {} in {:.2f} s (longest {:.1f} ms)", name, count_text(each.count, "time"),
-                             each.seconds, each.longest_seconds * 1e3);
-  };
-  return fmt::format("{:.2f} s of CPU; read status {}{}{}", cost.cpu_seconds,
-                     count_text(cost.status.count, "time"), reading("maps", cost.maps),
-                     reading("smaps", cost.smaps));
-}
-
-std::string watch_line(const WatchView& view, const std::string& note) {
-  const WatchTotals& totals = view.totals;
-  std::string line = fmt::format("{:>8}  RssAnon {} ({})  mapped {} ({})", seconds_text(view.seconds),
-                                 bytes_of(totals.rss_anon_bytes), signed_bytes_of(totals.rss_anon.change),
-                                 bytes_text(totals.mapped_bytes), signed_bytes_of(totals.mapped.change));
-  const WatchRow* most = nullptr;
-  for (const WatchRow& row : view.rows)
-    if (!row.shape_is_of_size && row.shape.change >= least_shape_change &&
-        (most == nullptr || row.shape.change > most->shape.change))
-      most = &row;
-  if (most != nullptr)
-    line +=
-        fmt::format("  most: {} {}", printable(row_label(*most, 60)), signed_bytes_of(most->shape.change));
-  if (!note.empty()) line += "  " + note;
-  return line;
 }
 
 std::string watch_summary(const WatchView& view, const WatchEnding& ending, const WatchTextOptions& options) {

@@ -131,7 +131,10 @@ class Reader {
     const nlohmann::json* const totals = json_member(json, "totals");
     file_.totals.push_back({*time, totals != nullptr ? totals_from_json(*totals) : MemoryTotals{}});
     last_total_ns_ = *time;
-    if (*depth == "status") return true;
+    // A reading that was left out, since nothing had changed, has the regions of the one before.
+    const auto unchanged = json_string(json, "unchanged");
+    if (*depth == "status" && (!unchanged || !state_known_)) return true;
+    const std::string& read = unchanged ? *unchanged : *depth;
     if (json_bool(json, "whole").value_or(false)) {
       regions_.clear();
       state_known_ = true;
@@ -139,13 +142,13 @@ class Reader {
       ++file_.left_out;
       return true;
     }
-    if (!apply(json)) return false;
+    if (!unchanged && !apply(json)) return false;
     last_ = json;
     last_.erase("regions");
     last_time_ns_ = *time;
     // Readings of maps alone are kept only where there is nothing better.
-    if (*depth != "smaps" && smaps_seen_) return true;
-    smaps_seen_ = smaps_seen_ || *depth == "smaps";
+    if (read != "smaps" && smaps_seen_) return true;
+    smaps_seen_ = smaps_seen_ || read == "smaps";
     if (kept_.wants()) {
       auto snapshot = build(json);
       if (!snapshot) return false;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
-
 #include "core/base/json_fields.h"
 #include "core/regions/classes.h"
+#include "core/trace/record_in_pieces.h"
 #include "core/trace/watch_file.h"
 
 namespace whomap {
@@ -28,38 +27,30 @@ bool unchanged(const Region& was, const Region& is, Reading::Depth depth) {
           was.hugetlb == is.hugetlb && was.vm_flags == is.vm_flags);
 }
 
-void add_whole(Json& record, const Snapshot& snapshot) {
-  record["whole"] = true;
-  record.update(to_json(snapshot));
-  Json& regions = record["regions"];
-  for (std::size_t i = 0; i < snapshot.regions.size(); ++i) {
-    RegionClass kind = classify(snapshot, i);
-    regions[i]["class"] = to_string(kind.kind);
-    regions[i]["evidence"] = json_text(kind.evidence);
-    if (const auto also = traits(snapshot.regions[i]); !also.empty()) regions[i]["traits"] = also;
-  }
+Json classified(const Snapshot& snapshot, std::size_t index) {
+  Json region = to_json(snapshot.regions[index]);
+  RegionClass kind = classify(snapshot, index);
+  region["class"] = to_string(kind.kind);
+  region["evidence"] = json_text(kind.evidence);
+  if (const auto also = traits(snapshot.regions[index]); !also.empty()) region["traits"] = also;
+  return region;
 }
 
 /// Both ascend, and a start names a region.
-void add_changes(Json& record, const Snapshot& before, const Reading& reading) {
-  const Snapshot& after = reading.snapshot;
-  Json gone = Json::array(), regions = Json::array();
-  std::size_t at = 0;
-  for (const Region& region : after.regions) {
-    for (; at < before.regions.size() && before.regions[at].vma.start < region.vma.start; ++at)
-      gone.push_back(hex_string(before.regions[at].vma.start));
-    const bool known = at < before.regions.size() && before.regions[at].vma.start == region.vma.start;
-    if (!known || !unchanged(before.regions[at], region, reading.depth)) regions.push_back(to_json(region));
-    if (known) ++at;
+void add_changes(RecordInPieces& record, const Snapshot& before, const Reading& reading) {
+  std::vector<const Region*> gone, changed;
+  auto was = before.regions.begin();
+  for (const Region& region : reading.snapshot.regions) {
+    for (; was != before.regions.end() && was->vma.start < region.vma.start; ++was) gone.push_back(&*was);
+    const bool known = was != before.regions.end() && was->vma.start == region.vma.start;
+    if (!known || !unchanged(*was, region, reading.depth)) changed.push_back(&region);
+    if (known) ++was;
   }
-  for (; at < before.regions.size(); ++at) gone.push_back(hex_string(before.regions[at].vma.start));
-  if (after.overlaps != 0) record["overlaps"] = after.overlaps;
-  if (!after.unparsed.empty()) {
-    record["unparsed"] = Json::array();
-    for (const std::string& line : after.unparsed) record["unparsed"].push_back(json_text(line));
-  }
-  if (!gone.empty()) record["gone"] = std::move(gone);
-  record["regions"] = std::move(regions);
+  for (; was != before.regions.end(); ++was) gone.push_back(&*was);
+  if (!gone.empty()) record.array("gone");
+  for (const Region* const region : gone) record.item(hex_string(region->vma.start));
+  record.array("regions");
+  for (const Region* const region : changed) record.item(to_json(*region));
 }
 
 }  // namespace
@@ -91,24 +82,35 @@ Result<void> WatchWriter::line(const Json& record) {
 }
 
 Result<void> WatchWriter::sample(const Snapshot& before, const Reading& reading) {
-  const Snapshot& snapshot = reading.snapshot;
-  Json record{
-      {"type", "sample"}, {"depth", name_of(reading.depth)}, {"state", std::string(1, reading.state)}};
+  const Snapshot& after = reading.snapshot;
+  const bool with_regions = reading.depth != Reading::Depth::status;
   // Whole ones now and then: behind a damaged line a reader waits for the next.
   constexpr std::uint64_t samples_between_whole = 600;
-  const bool whole =
-      reading.depth != Reading::Depth::status && region_samples_++ % samples_between_whole == 0;
+  const bool whole = with_regions && region_samples_++ % samples_between_whole == 0;
+  Json head{{"type", "sample"}, {"depth", name_of(reading.depth)}, {"state", std::string(1, reading.state)}};
   if (whole) {
-    add_whole(record, snapshot);
+    head["whole"] = true;
+    head.update(to_json_without_regions(after));
   } else {
-    record["time_ns"] = snapshot.time_ns;
-    record["duration_ns"] = snapshot.duration_ns;
-    record["totals"] = to_json(snapshot.totals);
-    record["threads"] = optional_json(snapshot.threads);
-    if (reading.depth != Reading::Depth::status) add_changes(record, before, reading);
+    head["time_ns"] = after.time_ns;
+    head["duration_ns"] = after.duration_ns;
+    head["totals"] = to_json(after.totals);
+    head["threads"] = optional_json(after.threads);
+    if (after.overlaps != 0) head["overlaps"] = after.overlaps;
+    for (const std::string& text : after.unparsed) head["unparsed"].push_back(json_text(text));
   }
-  if (reading.depth != Reading::Depth::status) record["mappings"] = snapshot.regions.size();
-  return line(record);
+  if (reading.unchanged) head["unchanged"] = name_of(*reading.unchanged);
+  if (!with_regions) return line(head);
+  head["mappings"] = after.regions.size();
+  RecordInPieces record(file_, head);
+  if (whole) {
+    record.array("regions");
+    for (std::size_t i = 0; i < after.regions.size(); ++i) record.item(classified(after, i));
+  } else {
+    add_changes(record, before, reading);
+  }
+  if (auto wrote = record.finish(); !wrote) return wrote;
+  return file_.flush();
 }
 
 Result<void> WatchWriter::note(const std::string& text) {

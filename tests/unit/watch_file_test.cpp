@@ -148,6 +148,32 @@ TEST_F(WatchFileTest, AnHourIsThinnedAndItsEndsStay) {
   EXPECT_EQ(file->totals.size(), 3600U);
 }
 
+TEST_F(WatchFileTest, AReadingThatWasLeftOutHasTheRegionsOfTheOneBefore) {
+  std::vector<Reading> readings{reading(0, region(0x1000, 0x3000, 8)),
+                                reading(1, region(0x1000, 0x4000, 12))};
+  for (std::uint64_t i = 2; i < 6; ++i) {
+    readings.push_back(reading(i, "", Reading::Depth::status));
+    if (i < 5) readings.back().unchanged = Reading::Depth::smaps;
+  }
+  write(std::move(readings));
+  const auto file = read_watch_file(path_);
+  ASSERT_TRUE(file.has_value()) << to_line(file.error());
+  EXPECT_EQ(file->totals.size(), 6U);
+  ASSERT_EQ(file->snapshots.size(), 5U);
+  EXPECT_EQ(file->snapshots.back().time_ns, 5 * second);
+  ASSERT_EQ(file->snapshots.back().regions.size(), 1U);
+  EXPECT_EQ(file->snapshots.back().regions[0].vma.end, 0x4000U);
+}
+
+TEST_F(WatchFileTest, WhatANewerKernelTellsIsKept) {
+  write({reading(0, region(0x1000, 0x3000, 8) + "Marvellous:   12 kB\n")});
+  EXPECT_NE(text().find(R"("unknown":{"Marvellous":"12 kB"})"), std::string::npos);
+  const auto file = read_watch_file(path_);
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->snapshots[0].regions[0].unknown,
+            (std::vector<std::pair<std::string, std::string>>{{"Marvellous", "12 kB"}}));
+}
+
 TEST_F(WatchFileTest, OtherFilesAreRefusedByName) {
   const auto code_of = [](std::string_view text) {
     const auto file = read_watch_text(text, "f");
@@ -236,6 +262,28 @@ TEST(Classes, StacksOfLiveAndOfExitedThreads) {
     EXPECT_EQ(kind_of(snapshot, i), classify(snapshot, i).kind);
 }
 
+TEST(Classes, MemoryThatOnlyHoldsAStackIsNone) {
+  Snapshot snapshot = snapshot_from_text(
+      // A stack of 8 MiB that was merged with 100 MiB above it, behind its guard.
+      "7f0000fff000-7f0001000000 ---p 00000000 00:00 0 \n7f0001000000-7f0007c00000 rw-p 00000000 00:00 0 \n"
+      // A heap of goroutines: no guard.
+      "c000000000-c000400000 rw-p 00000000 00:00 0 \n"
+      // Two stacks of 8 MiB without guards.
+      "7f1000000000-7f1001000000 rw-p 00000000 00:00 0 \n");
+  snapshot.stacks.looked = true;
+  snapshot.stacks.limit = 8 << 20;
+  snapshot.stacks.seen = {{1, 0xc000046e00}, {2, 0x7f00017ffe00}, {3, 0x7f10007ffe00}, {4, 0x7f1000fffe00}};
+  std::sort(snapshot.regions.begin(), snapshot.regions.end(),
+            [](const Region& a, const Region& b) { return a.vma.start < b.vma.start; });
+  EXPECT_EQ(classify(snapshot, 0).kind, RegionKind::anonymous);
+  EXPECT_NE(classify(snapshot, 0).evidence.find("thread 1"), std::string::npos);
+  EXPECT_EQ(classify(snapshot, 2).kind, RegionKind::anonymous);
+  EXPECT_EQ(classify(snapshot, 3).kind, RegionKind::thread_stack);
+  EXPECT_NE(classify(snapshot, 3).evidence.find("2 threads"), std::string::npos);
+  for (std::size_t i = 0; i < snapshot.regions.size(); ++i)
+    EXPECT_EQ(kind_of(snapshot, i), classify(snapshot, i).kind);
+}
+
 TEST(Classes, TraitsSayWhatElseIsTrue) {
   const Snapshot snapshot = snapshot_from_text(
       "1000-900000 rw-p 00000000 00:00 0 \nRss: 8192 kB\nLazyFree: 4096 kB\nAnonHugePages: 2048 kB\nSwap: 12 "
@@ -275,10 +323,61 @@ TEST(WatchText, NoLineIsWiderThanTheTerminal) {
   EXPECT_EQ(watch_table(view, {80, false, false}, 1).size(), 2U);
 }
 
+TEST(WatchText, FactsFitAndTheCostIsTheLastToGo) {
+  WatchView view;
+  view.seconds = 3600;
+  view.regions = 100'000;
+  view.threads = 1234;
+  WatchFacts facts;
+  facts.pid = 4'194'000;
+  facts.comm = "a_server_of_15_c";
+  facts.mapping_limit = 262'144;
+  facts.cpu_seconds = 36;
+  facts.smaps_interval = 20;
+  for (std::size_t width = 1; width < 200; ++width) {
+    const std::string text = watch_facts(view, facts, width);
+    EXPECT_LE(columns(text), width) << text;
+    EXPECT_TRUE(width < 24 || text.find("cost 1.0 % of a CPU") != std::string::npos) << text;
+  }
+  const std::string all = watch_facts(view, facts, 200);
+  for (const char* const part :
+       {"pid 4194000", "1,234 threads", "100,000 of 262,144 mappings", "smaps every 20 s"})
+    EXPECT_NE(all.find(part), std::string::npos) << all;
+  EXPECT_NE(watch_facts(view, facts, 80).find("mappings"), std::string::npos);
+}
+
+TEST(WatchText, ALineForALogShowsSharedMemoryToo) {
+  RegionTracker tracker;
+  tracker.add_totals(second, {1 << 20, 0, 0, 0, 0}, 1);
+  tracker.add_totals(2 * second, {1 << 20, 0, 3 << 20, 0, 0}, 1);
+  const std::string text = watch_line(view_of(tracker, {}), "");
+  EXPECT_NE(text.find("RssAnon 1.0 MiB (0 B)  RssShmem +3.0 MiB"), std::string::npos) << text;
+}
+
+TEST(WatchText, WithoutATrendThereIsNoRate) {
+  RegionTracker tracker;
+  const auto rate_after = [&](std::uint64_t seconds, std::uint64_t kib) {
+    Snapshot snapshot = snapshot_from_text(region(0x7f0000000000, 0x7f0010000000, kib));
+    snapshot.time_ns = (seconds + 1) * second;
+    tracker.add(std::move(snapshot));
+    return watch_table(view_of(tracker, {}), {80, false, false}, 10)[1].text.substr(0, 10);
+  };
+  EXPECT_EQ(rate_after(0, 1024), "         -");
+  EXPECT_EQ(rate_after(1, 2048), "  ~+60 MiB");  // once is no trend
+  for (std::uint64_t i = 2; i < 20; ++i) rate_after(i, 1024 * (i + 1));
+  EXPECT_EQ(rate_after(20, 1024 * 21), "   +60 MiB");
+  for (std::uint64_t i = 21; i < 100; ++i) rate_after(i, 1024 * 21);
+  EXPECT_EQ(rate_after(100, 1024 * 21), "       0 B");  // a plateau grows no more
+}
+
 TEST(WatchText, SparklineAndMappings) {
-  EXPECT_EQ(sparkline({0, 1, 2, 3, 4, 5, 6, 7}, false), "_.:-=+*#");
+  const auto mib = static_cast<double>(1 << 20);
+  EXPECT_EQ(sparkline({0, mib, 2 * mib, 3 * mib, 4 * mib, 5 * mib, 6 * mib, 7 * mib}, false), "_.:-=+*#");
+  // Growth of a large region is as high as that of a small one; a page more or less is no growth.
+  EXPECT_EQ(sparkline({9000 * mib, 9000 * mib, 9001 * mib}, false), "__#");
+  EXPECT_EQ(sparkline({mib, mib + 4096, mib}, false), "___");
   EXPECT_EQ(sparkline({5, 5, 5}, false), "___");
-  EXPECT_EQ(sparkline({0, 7}, true), "▁█");
+  EXPECT_EQ(sparkline({0, mib}, true), "▁█");
   EXPECT_TRUE(sparkline({}, true).empty());
   EXPECT_EQ(mappings_text(1204, 65530), "1,204 of 65,530 mappings");
   EXPECT_NE(mappings_text(64000, 65530).find("vm.max_map_count"), std::string::npos);

@@ -230,6 +230,29 @@ TEST(Tracker, AnObjectThatIsMappedTwiceCountsOnce) {
   EXPECT_EQ(tracker.groups()[0].resident, static_cast<double>(mib));
 }
 
+// An upgrade replaces the file of a library that stays mapped.
+TEST(Tracker, AFileThatIsDeletedIsTheSameFile) {
+  const auto library = [](const std::string& name, bool gone) {
+    Snapshot made = snapshot_from_text(line(0x100000, 0x200000, mib, "r-xp", name, 7) +
+                                       line(0x200000, 0x280000, 256 * kib, "r--p", name, 7) +
+                                       line(0x280000, 0x290000, 64 * kib, "rw-p", name, 7) +
+                                       line(0x300000, 0x310000, 64 * kib, "r--s", name, 7));
+    for (Region& region : made.regions) region.deleted = gone ? Deleted::yes : Deleted::no;
+    return made;
+  };
+  RegionTracker tracker;
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    Snapshot snapshot = i < 5 ? library("/lib/x.so", false) : library("/lib/x.so (deleted)", true);
+    snapshot.time_ns = (i + 1) * second;
+    tracker.add(std::move(snapshot));
+  }
+  EXPECT_FALSE(track_at(tracker, 0).born);
+  EXPECT_EQ(track_at(tracker, 0).changes, 0U);
+  const WatchView view = view_of(tracker, {});
+  ASSERT_EQ(view.rows.size(), 1U);
+  EXPECT_EQ(view.rows[0].shape.pattern, GrowthPattern::flat);
+}
+
 TEST(Tracker, MemoryStaysBoundedOverADay) {
   RegionTracker tracker;
   for (std::uint64_t i = 0; i < 20'000; ++i) {
@@ -267,6 +290,100 @@ TEST(WatchView, ManyRegionsAreOneRowAndTheOneThatGrowsIsItsOwn) {
   EXPECT_EQ(view.leading_rows, 1U);
   EXPECT_EQ(view.leading_share, 1);
   EXPECT_TRUE(saw_growth(tracker));
+}
+
+std::string file_line(std::uint64_t index, std::uint64_t rss) {
+  const std::uint64_t start = 0x10000000 + index * 0x10000000;
+  return line(start, start + 64 * mib, rss, "r--s", fmt::format("/data/{}", index), index + 1);
+}
+
+// A hundred files, each with a name of its own: the large ones and the rest, not a hundred rows.
+TEST(WatchView, ManyNamesAreAFewRows) {
+  RegionTracker tracker;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    std::string text;
+    for (std::uint64_t k = 0; k < 100; ++k) text += file_line(k, (k + 1) * 64 * kib + i * 16 * kib);
+    tracker.add(at(i, text));
+  }
+  const WatchView view = view_of(tracker, {});
+  ASSERT_LE(view.rows.size(), 12U);
+  std::uint64_t regions = 0, size = 0;
+  double grown = 0;
+  for (const WatchRow& row : view.rows) {
+    regions += row.count;
+    size += row.size;
+    grown += row.resident_growth;
+  }
+  EXPECT_EQ(regions, 100U);
+  EXPECT_EQ(size, 100 * 64 * mib);
+  EXPECT_EQ(grown, 100.0 * 11 * 16 * kib);
+  const WatchRow& rest = view.rows.front();  // together they grow fastest
+  EXPECT_EQ(rest.names, rest.count);
+  EXPECT_TRUE(rest.name.empty());
+  EXPECT_EQ(rest.shape.pattern, GrowthPattern::steady);
+  EXPECT_FALSE(rest.evidence.empty());
+}
+
+TEST(WatchView, OfManyNamesTheOneThatGrowsHasItsRow) {
+  RegionTracker tracker;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    std::string text;
+    for (std::uint64_t k = 0; k < 100; ++k) text += file_line(k, k == 3 ? 4 * kib + i * mib : 128 * kib);
+    tracker.add(at(i, text));
+  }
+  const WatchView view = view_of(tracker, {});
+  EXPECT_EQ(view.rows.front().name, "/data/3");
+  EXPECT_EQ(view.rows.front().count, 1U);
+  EXPECT_EQ(view.leading_regions, 1U);
+}
+
+// Readings of smaps may be rare: until the next one nothing is known of the regions, and that is not "flat".
+TEST(WatchView, RowsEndWithTheirLastReading) {
+  RegionTracker tracker;
+  std::uint64_t t = 0;
+  for (; t < 40; ++t) {
+    const std::uint64_t grown = t * mib;
+    if (t % 8 == 0)
+      tracker.add(at(t, line(0x10000000, 0x20000000, grown), grown));
+    else
+      tracker.add_totals((t + 1) * second, {grown, 0, 0, 0, 0}, 1);
+  }
+  for (std::uint64_t late = 0; late < 20; ++late, ++t)
+    tracker.add_totals((t + 1) * second, {t * mib, 0, 0, 0, 0}, 1);
+  const WatchView view = view_of(tracker, {});
+  ASSERT_EQ(view.rows.size(), 1U);
+  EXPECT_EQ(view.rows[0].shape.seconds, 32);
+  EXPECT_NEAR(view.rows[0].shape.rate(), static_cast<double>(mib), 1e4);
+  EXPECT_NEAR(view.totals.rss_anon.rate(), static_cast<double>(mib), 1e4);
+}
+
+// Readings of maps between those of smaps know nothing of what is resident, and make no steps of it.
+TEST(WatchView, ReadingsOfMapsMakeNoSteps) {
+  RegionTracker tracker;
+  for (std::uint64_t t = 0; t < 80; ++t) {
+    if (t % 8 == 0)
+      tracker.add(at(t, line(0x10000000, 0x20000000, t * mib), t * mib));
+    else
+      tracker.add(at(t, "10000000-20000000 rw-p 00000000 00:00 0 \n", t * mib));
+  }
+  EXPECT_EQ(view_of(tracker, {}).rows[0].shape.pattern, GrowthPattern::steady);
+}
+
+// Readings that were put off, since statm was the same, are known to have seen nothing change.
+TEST(WatchView, ReadingsPutOffStillMakeSteps) {
+  RegionTracker tracker;
+  for (std::uint64_t t = 0; t < 60; ++t) {
+    const std::uint64_t held = t / 20 * 8 * mib;
+    if (t % 20 == 0) {
+      tracker.add(at(t, line(0x10000000, 0x20000000, held), held));
+    } else {
+      tracker.add_totals((t + 1) * second, {held, 0, 0, 0, 0}, 1);
+      tracker.add_unchanged((t + 1) * second, true);
+    }
+  }
+  const WatchView view = view_of(tracker, {});
+  EXPECT_EQ(view.rows[0].shape.pattern, GrowthPattern::steps);
+  EXPECT_EQ(view.rows[0].shape.steps.size(), 2U);
 }
 
 // Buffers that come and go elsewhere each time: the group as a whole is flat, and no row grows.
