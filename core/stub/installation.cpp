@@ -50,6 +50,7 @@ struct Draft {
   std::vector<Area> areas;
   std::uint64_t data = 0;
   bool data_is_there = false;
+  std::optional<CallRoom> padding;  ///< for the calls before code of ours is there
   StubState state;
   std::vector<SiteWithoutStub> left_out;
 };
@@ -76,7 +77,7 @@ class Drafter {
     for (const Neighbourhood& each : placement.neighbourhoods)
       if (auto built = add_area(each); !built) return tl::make_unexpected(built.error());
     if (draft_.state.jumps.empty()) return nothing_possible();
-    finish_state();
+    finish_state(maps->vmas);
     return std::move(draft_);
   }
 
@@ -179,10 +180,11 @@ class Drafter {
       engine_.keep_traps(traps);
       leave_out(*sites_[index], jump.error().happened);
     }
+    code.append(std::vector<std::uint8_t>(own_call_rooms * call_room_size, 0));
     return Area{address, code.bytes(), false};
   }
 
-  void finish_state() {
+  void finish_state(const std::vector<Vma>& vmas) {
     StubState& state = draft_.state;
     state.target = target_.identity();
     state.data = draft_.data;
@@ -196,6 +198,14 @@ class Drafter {
       for (const Area& area : draft_.areas)
         if (trap.address >= area.address && trap.address < area.address + area.bytes.size())
           state.traps.push_back(trap);
+    const Area& first = draft_.areas.front();
+    state.own_rooms = first.address + first.bytes.size() - own_call_rooms * call_room_size;
+    // One that is still in use, since a dead tracer's time, is not looked for again, and not used.
+    if (old_) state.padding = old_->padding;
+    if (!first.is_there && state.padding.address == 0) {
+      draft_.padding = find_padding(target_.pid(), vmas);
+      state.padding = draft_.padding.value_or(CallRoom{});
+    }
     for (const Site* site : sites_)
       if (site->id == state.jumps.front().site) state.syscall_address = site->syscall_address;
   }
@@ -251,11 +261,11 @@ Result<void> write_jumps(const Target& target, const Plan& plan, Standstill& sti
 Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, Standstill& stillness,
                     const std::vector<pid_t>& filtered, Draft& draft) {
   if (auto checked = check_call_filters(stillness, filtered); !checked) return checked;
-  auto calls = RemoteCalls::borrow(target, stillness, draft.state.syscall_address);
+  CallPlace place{own_room(target.pid(), draft.areas.front().is_there ? draft.state.own_rooms : 0),
+                  draft.state.nonce, draft.state.syscall_address};
+  if (!place.room) place.room = draft.padding;
+  auto calls = RemoteCalls::borrow(target, stillness, std::move(place));
   if (!calls) return tl::make_unexpected(calls.error());
-  if (!draft.data_is_there && engine.data_size() != 0)
-    if (auto mapped = map_at(*calls, draft.data, engine.data_size(), PROT_READ | PROT_WRITE); !mapped)
-      return mapped;
   for (const Area& area : draft.areas) {
     if (area.is_there) continue;
     if (auto mapped =
@@ -265,7 +275,13 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
     if (!stillness.write(area.address, area.bytes))
       return fail(ErrorCode::not_permitted, fmt::format("code cannot be written to process {}", target.pid()),
                   {}, errno);
+    if (&area != &draft.areas.front()) continue;
+    if (auto room = own_room(target.pid(), draft.state.own_rooms))
+      if (auto moved = calls->move_to(std::move(*room)); !moved) return moved;
   }
+  if (!draft.data_is_there && engine.data_size() != 0)
+    if (auto mapped = map_at(*calls, draft.data, engine.data_size(), PROT_READ | PROT_WRITE); !mapped)
+      return mapped;
   std::vector<std::uint64_t> areas;
   for (const Area& area : draft.areas) areas.push_back(area.address);
   if (auto connected = engine.connect(*calls, stillness, draft.state, areas); !connected) return connected;
@@ -277,7 +293,8 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
 Result<std::optional<StubState>> clear_old_stubs(const Target& target) {
   auto old = load_state(target.identity());
   if (!old || !*old) return old;
-  if (!(*old)->jumps.empty() || !(*old)->breakpoints.empty() || (*old)->trap_handler != 0) {
+  if (!(*old)->jumps.empty() || !(*old)->breakpoints.empty() || (*old)->trap_handler != 0 ||
+      (*old)->padding.address != 0) {
     if (auto removed = remove_stubs(target, **old); !removed) return tl::make_unexpected(removed.error());
   } else if (!is_ours(target.pid(), **old)) {
     forget_state(target.identity());
@@ -296,6 +313,9 @@ Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngi
   if (!stillness) return tl::make_unexpected(stillness.error());
   const auto done = put_in(target, plan, engine, *stillness, filtered, *draft);
   stillness->end();
+  if (draft->padding &&
+      read_bytes(target.pid(), draft->padding->address, call_room_size) == draft->padding->original)
+    draft->state.padding = {};
   if (!done) {
     draft->state.jumps.clear();
     draft->state.traps.clear();

@@ -44,22 +44,50 @@ bool is_in_interrupt_stop(pid_t tid) {
   return info.si_code >> 8 == PTRACE_EVENT_STOP && (info.si_code & 0xFF) == SIGTRAP;
 }
 
+/// Does the thread execute 64-bit code? (the kernel's __USER_CS; Wine runs 32-bit code in 64-bit processes)
+bool is_fit(const user_regs_struct& registers) {
+  constexpr unsigned long long user_code_segment = 0x33;
+  return registers.cs == user_code_segment;
+}
+
+bool is_in_call(const user_regs_struct& registers) {
+  return static_cast<std::int64_t>(registers.orig_rax) >= 0;
+}
+
+/// The threads that can make calls, best first. One that computes may be inside a restartable sequence
+/// (rseq), which the kernel takes for left when it sees the thread elsewhere.
+std::vector<pid_t> fit_threads(const Standstill& stillness) {
+  std::vector<pid_t> waiting, computing;
+  for (const pid_t tid : stillness.threads()) {
+    user_regs_struct registers{};
+    if (!is_in_interrupt_stop(tid) || ::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0 ||
+        !is_fit(registers))
+      continue;
+    (is_in_call(registers) ? waiting : computing).push_back(tid);
+    constexpr std::size_t enough = 8;
+    if (waiting.size() == enough) break;
+  }
+  waiting.insert(waiting.end(), computing.begin(), computing.end());
+  return waiting;
+}
+
 }  // namespace
 
-Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stillness,
-                                        std::uint64_t syscall_address) {
+Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stillness, CallPlace place) {
+  const std::vector<pid_t> threads = fit_threads(stillness);
   bool filtered = false;
-  for (const pid_t tid : stillness.threads()) {
-    if (!is_in_interrupt_stop(tid)) continue;
-    if (seccomp_mode(target.pid(), tid) != 0 &&
-        ::ptrace(PTRACE_SETOPTIONS, tid, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP) != 0) {
-      filtered = true;
-      continue;
+  for (const bool with_filter : {false, true})
+    for (const pid_t tid : threads) {
+      if ((seccomp_mode(target.pid(), tid) != 0) != with_filter) continue;
+      if (with_filter &&
+          ::ptrace(PTRACE_SETOPTIONS, tid, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP) != 0) {
+        filtered = true;
+        continue;
+      }
+      RemoteCalls calls(stillness.late_signals(), &stillness, tid, place);
+      if (calls.take()) return calls;
+      calls.tid_ = -1;
     }
-    RemoteCalls calls(stillness.late_signals(), tid, syscall_address, true);
-    if (calls.take()) return calls;
-    calls.tid_ = -1;
-  }
   if (filtered)
     return fail(ErrorCode::kernel_feature,
                 fmt::format("process {} has a seccomp filter that cannot be suspended", target.pid()),
@@ -71,7 +99,7 @@ Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stilln
 
 Result<RemoteCalls> RemoteCalls::in_stop(pid_t tid, std::uint64_t syscall_address,
                                          std::vector<HeldSignal>& late) {
-  RemoteCalls calls(late, tid, syscall_address, false);
+  RemoteCalls calls(late, nullptr, tid, {std::nullopt, {}, syscall_address});
   if (calls.take()) return calls;
   calls.tid_ = -1;
   return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid));
@@ -79,9 +107,9 @@ Result<RemoteCalls> RemoteCalls::in_stop(pid_t tid, std::uint64_t syscall_addres
 
 RemoteCalls::RemoteCalls(RemoteCalls&& other) noexcept
     : late_(other.late_),
+      stillness_(other.stillness_),
       tid_(std::exchange(other.tid_, -1)),
-      syscall_address_(other.syscall_address_),
-      seized_(other.seized_),
+      place_(std::move(other.place_)),
       registers_(other.registers_),
       signal_mask_(other.signal_mask_),
       in_event_stop_(other.in_event_stop_) {}
@@ -90,32 +118,71 @@ RemoteCalls::~RemoteCalls() {
   if (tid_ > 0) give_back();
 }
 
+std::uint64_t RemoteCalls::syscall_address() const {
+  return place_.room ? call_entry(*place_.room) : place_.syscall_address;
+}
+
+bool RemoteCalls::set_mask(std::uint64_t mask) {
+  return ::ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof mask), &mask) == 0;
+}
+
 bool RemoteCalls::take() {
-  const auto mask_size = reinterpret_cast<void*>(sizeof signal_mask_);
   if (::ptrace(PTRACE_GETREGS, tid_, nullptr, &registers_) != 0) return false;
+  const auto mask_size = reinterpret_cast<void*>(sizeof signal_mask_);
   if (::ptrace(PTRACE_GETSIGMASK, tid_, mask_size, &signal_mask_) != 0) return false;
-  std::uint64_t mask = all_signals;
-  return ::ptrace(PTRACE_SETSIGMASK, tid_, mask_size, &mask) == 0;
+  // In this order: from each step on the thread finds home by itself.
+  if (auto room = std::exchange(place_.room, std::nullopt); room && !enter(std::move(*room))) return false;
+  return set_mask(all_signals);
+}
+
+/// The registers with which the thread goes on as if it had never been lent: the kernel restarts an
+/// interrupted call itself only for the registers and the stop that it was found in
+/// (arch/x86/kernel/signal.c, arch_do_signal_or_restart).
+user_regs_struct RemoteCalls::registers_at_home() const {
+  user_regs_struct registers = registers_;
+  const auto result = static_cast<std::int64_t>(registers.rax);
+  if (!is_in_call(registers)) return registers;
+  if (result >= restart_first && result <= restart_last) {
+    registers.rax = registers.orig_rax;
+    registers.rip -= syscall_length;
+  } else if (result == restart_by_block) {
+    registers.rax = SYS_restart_syscall;
+    registers.rip -= syscall_length;
+  }
+  registers.orig_rax = all_signals;
+  return registers;
+}
+
+/// The thread is on its way back in that room from then on.
+bool RemoteCalls::enter(CallRoom room) {
+  user_regs_struct registers = registers_;
+  registers.rip = way_back(room);
+  registers.orig_rax = all_signals;  // -1: there is no interrupted call to restart
+  if (!stillness_->write(room.address,
+                         call_room_code(room.address, place_.nonce, registers_at_home(), signal_mask_)))
+    return false;
+  if (::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) != 0) return false;
+  place_.room = std::move(room);
+  return true;
+}
+
+Result<void> RemoteCalls::move_to(CallRoom room) {
+  const auto before = place_.room;
+  if (!enter(std::move(room)))
+    return fail(ErrorCode::not_permitted, fmt::format("thread {} cannot be moved", tid_), {}, errno);
+  if (before) stillness_->write(before->address, before->original);
+  return {};
 }
 
 void RemoteCalls::give_back() {
-  user_regs_struct registers = registers_;
   // Left in another stop than the one it was found in, the kernel does not restart an interrupted call
   // itself.
-  const auto result = static_cast<std::int64_t>(registers.rax);
-  if (!in_event_stop_ && static_cast<std::int64_t>(registers.orig_rax) >= 0) {
-    if (result >= restart_first && result <= restart_last) {
-      registers.rax = registers.orig_rax;
-      registers.rip -= syscall_length;
-    } else if (result == restart_by_block) {
-      registers.rax = SYS_restart_syscall;
-      registers.rip -= syscall_length;
-    }
-    registers.orig_rax = all_signals;
-  }
-  ::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers);
-  ::ptrace(PTRACE_SETSIGMASK, tid_, reinterpret_cast<void*>(sizeof signal_mask_), &signal_mask_);
-  if (seized_) ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
+  const user_regs_struct registers = in_event_stop_ ? registers_ : registers_at_home();
+  set_mask(signal_mask_);
+  const bool is_home = ::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) == 0;
+  // Of a thread that did not stop again nobody knows where it is.
+  if (is_home && place_.room) stillness_->write(place_.room->address, place_.room->original);
+  if (stillness_ != nullptr) ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
 }
 
 Result<int> RemoteCalls::resume(int request) {
@@ -135,7 +202,7 @@ Result<std::uint64_t> RemoteCalls::call(std::int64_t number, const std::array<st
   registers.r10 = arguments[3];
   registers.r8 = arguments[4];
   registers.r9 = arguments[5];
-  registers.rip = syscall_address_;
+  registers.rip = syscall_address();
   registers.orig_rax = all_signals;  // -1: there is no interrupted call to restart
   if (::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) != 0)
     return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
@@ -159,11 +226,11 @@ Result<std::uint64_t> RemoteCalls::run() {
     if (is_syscall_stop(*status)) ++stops;
   }
   user_regs_struct after{};
-  if (::ptrace(PTRACE_GETREGS, tid_, nullptr, &after) != 0 || after.rip != syscall_address_ + syscall_length)
+  if (::ptrace(PTRACE_GETREGS, tid_, nullptr, &after) != 0 || after.rip != syscall_address() + syscall_length)
     return fail(ErrorCode::not_stoppable,
                 fmt::format("thread {} is at {:#x} after a call, {:#x} was expected", tid_, after.rip,
-                            syscall_address_ + syscall_length));
-  if (!seized_) return after.rax;
+                            syscall_address() + syscall_length));
+  if (stillness_ == nullptr) return after.rax;
   ::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
   const auto status = resume(PTRACE_CONT);
   if (!status) return tl::make_unexpected(status.error());

@@ -94,15 +94,51 @@ bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
   return false;
 }
 
+/// A tracer that died while it used the target's padding left it so. A signal handler that interrupted the
+/// way back there has to end first, which is waited for for a while. Removed::failed has what could not be
+/// cleared.
+Result<void> clear_padding(const Target& target, StubState& state, Removed& removed) {
+  constexpr int most_tries = 10;
+  constexpr int pause_ms = 20;
+  for (int tries = 0; state.padding.address != 0; ++tries) {
+    auto stillness = Standstill::begin(target);
+    if (!stillness) return tl::make_unexpected(stillness.error());
+    const bool cleared = clear_room(target, *stillness, state.padding, state.nonce);
+    stillness->end();
+    removed.stopped_ns += stillness->nanoseconds();
+    if (cleared) {
+      state.padding = {};
+    } else if (tries == most_tries) {
+      removed.failed.push_back(state.padding.address);
+      return {};
+    } else {
+      ::poll(nullptr, 0, pause_ms);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Removed> remove_stubs(const Target& target, StubState state) {
   Removed removed;
   const bool own_state = target.identity().pid == state.target.pid;
+  if (own_state)
+    if (auto cleared = clear_padding(target, state, removed); !cleared)
+      return tl::make_unexpected(cleared.error());
   // Without stubs there are only breakpoints: each knows by itself whether its place is still the same.
   const bool without_stubs = state.memory.empty() && !state.breakpoints.empty();
   if (!without_stubs && !is_ours(target.pid(), state)) {
-    if (own_state) forget_state(target.identity());
+    if (!own_state) return removed;
+    if (state.padding.address == 0) {
+      forget_state(target.identity());
+      return removed;
+    }
+    StubState rest;
+    rest.target = state.target;
+    rest.nonce = state.nonce;
+    rest.padding = state.padding;
+    if (auto saved = save(rest); !saved) return tl::make_unexpected(saved.error());
     return removed;
   }
   set_traps(target.pid(), state, Traps::off);
@@ -124,8 +160,10 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
                                  [](const PlacedMemory& each) { return each.kind == "ring"; });
   const bool unmap_ring =
       own_state && ring != state.memory.end() && ring_is_left && is_ring(target.pid(), *ring);
-  if ((state.trap_handler != 0 || unmap_ring) && makes_calls_at(target.pid(), state.syscall_address)) {
-    auto calls = RemoteCalls::borrow(target, *stillness, state.syscall_address);
+  CallPlace place{own_room(target.pid(), state.own_rooms), state.nonce, state.syscall_address};
+  if ((state.trap_handler != 0 || unmap_ring) &&
+      (place.room || makes_calls_at(target.pid(), state.syscall_address))) {
+    auto calls = RemoteCalls::borrow(target, *stillness, std::move(place));
     if (calls) {
       if (auto restored = restore_handler(*calls, *stillness, target.pid(), state, removed); !restored)
         return tl::make_unexpected(restored.error());
@@ -138,7 +176,7 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
   removed.restored += outcome.restored.size();
   removed.failed.insert(removed.failed.end(), outcome.failed.begin(), outcome.failed.end());
   stillness->end();
-  removed.stopped_ns = stillness->nanoseconds();
+  removed.stopped_ns += stillness->nanoseconds();
   for (const PlacedMemory& each : state.memory) removed.inert_bytes += each.size;
   if (removed.failed.empty() && own_state) {
     state.jumps.clear();

@@ -87,6 +87,9 @@ ordered_json to_json(const StubState& state) {
   out["trap_words"] = hex_string(state.trap_words);
   out["data"] = hex_string(state.data);
   out["syscall_address"] = hex_string(state.syscall_address);
+  out["own_rooms"] = hex_string(state.own_rooms);
+  out["padding"] = {{"address", hex_string(state.padding.address)},
+                    {"original", hex_bytes(state.padding.original)}};
   out["trap_handler"] = hex_string(state.trap_handler);
   out["action_address"] = hex_string(state.action_address);
   out["old_action"] = hex_bytes(state.old_action);
@@ -125,6 +128,15 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
   state.trap_words = fields.address("trap_words");
   state.data = fields.address("data");
   state.syscall_address = fields.address("syscall_address");
+  // A state outlives the whomap that wrote it, and an earlier one had no rooms.
+  if (json_member(object, "own_rooms") != nullptr) state.own_rooms = fields.address("own_rooms");
+  if (const json* const padding = json_member(object, "padding"); padding != nullptr) {
+    JsonFields of_padding(*padding, "padding");
+    state.padding = {of_padding.address("address"), of_padding.hex_bytes("original")};
+    if (problem.empty()) problem = of_padding.problem();
+    if (problem.empty() && state.padding.address != 0 && state.padding.original.size() != call_room_size)
+      problem = "padding.original has not the size of a room";
+  }
   state.trap_handler = fields.address("trap_handler");
   state.action_address = fields.address("action_address");
   state.old_action = fields.hex_bytes("old_action");

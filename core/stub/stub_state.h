@@ -15,6 +15,7 @@
 #include "core/capture/code_guard.h"
 #include "core/process/target.h"
 #include "core/process/vma.h"
+#include "core/stub/call_room.h"
 
 namespace whomap {
 
@@ -58,6 +59,8 @@ struct StubState {
   std::uint64_t trap_words = 0;          ///< TrapWords in our data; 0: no traps
   std::uint64_t data = 0;                ///< the data area in use, one of `memory`
   std::uint64_t syscall_address = 0;     ///< a `syscall` instruction of the target, for calls made for us
+  CallRoom padding;                      ///< room of the target's, in use until own_rooms can be
+  std::uint64_t own_rooms = 0;           ///< where own_call_rooms of them lie in our code; 0: nowhere
   std::uint64_t trap_handler = 0;        ///< SIGTRAP handler that was installed; 0: none
   std::uint64_t action_address = 0;      ///< of the kernel's struct sigaction for that handler, in our data
   std::vector<std::uint8_t> old_action;  ///< the kernel's struct sigaction before, 32 bytes
