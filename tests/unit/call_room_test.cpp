@@ -314,17 +314,19 @@ TEST_P(LentThread, GetsHomeWhereverTheTracerDies) {
     ASSERT_TRUE(wait_until([&] { return shared->rounds > rounds; })) << "after " << deaths << " deaths";
     ASSERT_TRUE(wait_until([&] { return shared->signals == signals; }));
     ASSERT_EQ(shared->failures, 0U) << "after " << deaths << " deaths";
-    auto stillness = Standstill::begin(*target);
-    ASSERT_TRUE(stillness);
-    ASSERT_TRUE(clear_room(*target, *stillness, *padding, nonce));
-    ASSERT_TRUE(clear_room(*target, *stillness, room, nonce));
+    // What computes may not have left the room yet.
+    ASSERT_TRUE(wait_until([&] {
+      auto stillness = Standstill::begin(*target);
+      return stillness && clear_room(*target, *stillness, *padding, nonce) &&
+             clear_room(*target, *stillness, room, nonce);
+    }));
     ASSERT_EQ(read_bytes(child_, padding->address, call_room_size), padding->original);
   }
   EXPECT_GT(deaths, 20U);
 }
 
 INSTANTIATE_TEST_SUITE_P(CallRoom, LentThread, testing::ValuesIn(lives),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& each) { return std::string(each.param.name); });
 
 /// Even the room that is chosen last has to be there: programs without any other have it.
 TEST(Padding, IsNotCode) {
@@ -341,7 +343,9 @@ TEST(Padding, IsNotCode) {
     if (each.name == "[vdso]") kernel_only.push_back(each);
   ASSERT_EQ(kernel_only.size(), 1U);
   const auto last = find_padding(::getpid(), kernel_only);
-  if (last) EXPECT_TRUE(kernel_only.front().range().contains(last->address));
+  if (last) {
+    EXPECT_TRUE(kernel_only.front().range().contains(last->address));
+  }
 }
 
 }  // namespace
