@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from stub_support import children_of, command_line, is_gone, runs_again
+from stub_support import command_line, runs_again
 from support import PATIENCE, WHOMAP, code_of, differences, run, wait_until
 
 # What changes the target or lets it go on.
@@ -62,25 +62,18 @@ def kill_at_random(load, path, *, engine="probe", removal=False, within_us=2000)
     return aimed
 
 
-def kill_before_call(load, path, number, *, engine="probe"):
+def kill_before_call(load, path, number):
     """strace kills every process of the trace at the entry of its call `number` of CHANGES: the supervisor, and whomap itself,
-    when it makes as many in its place. True when that came to pass."""
+    when it makes as many in its place. True when that came to pass. With the probe engine: GDB does not work below strace."""
     if shutil.which("strace") is None:
         raise RuntimeError("strace is needed")
-    trace = start_trace(load, path, engine=engine, seconds=0.05,
-                        prefix=("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={CHANGES}",
+    log = path.with_suffix(".strace")
+    trace = start_trace(load, path, engine="probe", seconds=0.05,
+                        prefix=("strace", "-f", "-o", log, "-e", f"trace={CHANGES}",
                                 "-e", f"inject={CHANGES}:signal=KILL:when={number}"))
-    children = set()
-    while trace.poll() is None:
-        for child in children_of(trace.pid):
-            children.update([child, *children_of(child)])
-        time.sleep(0.002)
-    killed = trace.returncode == -signal.SIGKILL or "ended early" in trace.stderr.read()
-    trace.communicate()
-    for child in children:
-        wait_until(lambda: is_gone(child), "what strace has started to end")
+    trace.communicate(timeout=2 * PATIENCE)  # strace ends after all that it follows
     after_death(load)
-    return killed
+    return trace.returncode == -signal.SIGKILL or "killed by SIGKILL" in log.read_text(errors="replace")
 
 
 def after_death(load):

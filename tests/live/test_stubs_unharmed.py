@@ -12,7 +12,7 @@ import pytest
 from stub_support import Trace, compile_target, runs_again
 from support import code_of, differences, run, status_field, wait_until
 
-ROUNDS = 20
+ROUNDS = int(os.environ.get("WHOMAP_ROUNDS", 20))  # 100 and more: ./dev soak
 
 
 @pytest.fixture(scope="module")
