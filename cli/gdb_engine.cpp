@@ -63,7 +63,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
     if (!put_in) return tl::make_unexpected(put_in.error());
     if (*put_in) {
       stubs.emplace(std::move(**put_in));
-      auto opened = open_ring(target.target, plan, *stubs);
+      auto opened = open_ring(target.target, plan, *stubs, {recording.minimum_length, 0, 0});
       if (!opened) return tl::make_unexpected(opened.error());
       ring = std::move(*opened);
     }

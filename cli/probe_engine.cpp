@@ -84,14 +84,15 @@ std::vector<std::string> sites_without_stub(const Plan& plan) {
 }
 
 Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& plan,
-                                         const RecordingOptions& recording, const CommonOptions& common) {
+                                         const RecordingOptions& recording, const RecordLimits& limits,
+                                         const CommonOptions& common) {
   auto stubs = start_stubs(plan, "ring");
   if (!stubs) return tl::make_unexpected(stubs.error());
   RecordingOptions options = recording;
   options.engine = "probe";
   options.own_memory = own_memory(stubs->installed().state);
   const UnwatchedSites unwatched(target.target, plan, stubs->installed().left_out);
-  auto source = open_ring(target.target, plan, *stubs);
+  auto source = open_ring(target.target, plan, *stubs, limits);
   if (!source) {
     (void)remove_and_report(*stubs, common);
     return tl::make_unexpected(source.error());

@@ -14,7 +14,8 @@ namespace whomap::cli {
 
 /// Puts recording stubs in, records, takes them out. The trace file is gone again when nothing was watched.
 Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& plan,
-                                         const RecordingOptions& recording, const CommonOptions& common);
+                                         const RecordingOptions& recording, const RecordLimits& limits,
+                                         const CommonOptions& common);
 
 /// Has every site a stub, but for some whose number is only known at run time, few enough for debug registers
 /// to tell whether they were passed at all?

@@ -12,10 +12,13 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
   return SupervisedStubs::start(std::filesystem::read_symlink("/proc/self/exe").string(), plan, engine);
 }
 
-Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan,
-                                              SupervisedStubs& stubs) {
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
+                                              const RecordLimits& limits) {
   const StubState& state = stubs.installed().state;
   RingSourceOptions options;
+  options.minimum_length = limits.minimum_length;
+  options.sample_interval = limits.sample_interval;
+  options.calls_per_second = limits.calls_per_second;
   options.control = state.data;
   options.tsc_forbidden = stubs.tsc_is_forbidden();
   for (const PlacedMemory& each : state.memory)

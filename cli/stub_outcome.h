@@ -14,8 +14,16 @@ namespace whomap::cli {
 /// This program itself supervises, as another process.
 Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine);
 
+/// What is not recorded but counted.
+struct RecordLimits {
+  std::uint64_t minimum_length = 0;    ///< shorter mmaps, bytes
+  std::uint64_t sample_interval = 0;   ///< one mmap for each so many bytes; 0: all
+  std::uint64_t calls_per_second = 0;  ///< 0: no limit
+};
+
 /// The reader of their ring.
-Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs);
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
+                                              const RecordLimits& limits);
 
 /// Takes them out, says what could not be undone, and returns how long the target stood still for both.
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common);

@@ -10,6 +10,7 @@
 #include "cli/live.h"
 #include "cli/probe_engine.h"
 #include "cli/region_history.h"
+#include "cli/stub_outcome.h"
 #include "core/match/history.h"
 #include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
@@ -20,8 +21,9 @@ namespace whomap::cli {
 namespace {
 
 struct TraceOptions {
-  std::string pid, plan_file, regions, output, format, engine;
+  std::string pid, plan_file, regions, output, format, engine, min_length, sample_bytes, max_rate;
   bool no_stubs = false, no_attach_risk = false;
+  RecordLimits limits;
 };
 
 void add_options(CommandLine& line, TraceOptions& options) {
@@ -29,6 +31,12 @@ void add_options(CommandLine& line, TraceOptions& options) {
                                "the process that grows")(
       "engine", po::value(&options.engine)->value_name("NAME")->default_value("auto"),
       "auto, probe (nothing is attached while it records; a microsecond a call) or gdb")(
+      "min-length", po::value(&options.min_length)->value_name("BYTES"),
+      "count mmap calls of less than this, without a record; 64K, 1M")(
+      "sample-bytes", po::value(&options.sample_bytes)->value_name("BYTES"),
+      "record one mmap for each so many bytes mapped (a power of two), count the others; probe only")(
+      "max-rate", po::value(&options.max_rate)->value_name("N"),
+      "record at most N mmap calls a second, count the others; probe only")(
       "no-stubs", po::bool_switch(&options.no_stubs),
       "put no code into the process: ordinary breakpoints, slower, and fatal for it if GDB is killed")(
       "no-attach-risk", po::bool_switch(&options.no_attach_risk),
@@ -43,6 +51,33 @@ void add_options(CommandLine& line, TraceOptions& options) {
       "of the answer: text or json");
   add_capture_options(line);
   add_signatures_option(line);
+}
+
+/// Reads --min-length, --sample-bytes and --max-rate; a usage error that names the wrong one.
+Result<void> read_limits(TraceOptions& options) {
+  const auto read = [](const Result<std::uint64_t>& value, std::uint64_t& into) -> Result<void> {
+    if (!value) return tl::make_unexpected(value.error());
+    into = *value;
+    return {};
+  };
+  if (!options.min_length.empty())
+    if (auto got = read(bytes_value("--min-length", options.min_length), options.limits.minimum_length); !got)
+      return got;
+  if (!options.sample_bytes.empty())
+    if (auto got = read(bytes_value("--sample-bytes", options.sample_bytes), options.limits.sample_interval);
+        !got)
+      return got;
+  constexpr std::uint64_t most_calls = 1'000'000'000;
+  if (!options.max_rate.empty())
+    if (auto got =
+            read(count_value("--max-rate", options.max_rate, 1, most_calls), options.limits.calls_per_second);
+        !got)
+      return got;
+  if (options.limits.sample_interval == 0 && options.limits.calls_per_second == 0) return {};
+  if (options.engine == "gdb" || options.no_stubs)
+    return fail(ErrorCode::usage, "--sample-bytes and --max-rate need the probe engine");
+  options.engine = "probe";
+  return {};
 }
 
 /// The answer from the trace that was just written, as whomap match gives it.
@@ -69,10 +104,10 @@ void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
 /// `auto` is probe where that misses nothing and stubs can be put in, else gdb.
 Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
                                 const TraceOptions& options, const CommonOptions& common) {
-  if (options.engine == "probe") return trace_with_probe(target, plan, recording, common);
+  if (options.engine == "probe") return trace_with_probe(target, plan, recording, options.limits, common);
   if (options.engine == "auto" && !options.no_stubs) {
     if (probe_sees_everything(plan)) {
-      auto result = trace_with_probe(target, plan, recording, common);
+      auto result = trace_with_probe(target, plan, recording, options.limits, common);
       if (result || result.error().code != ErrorCode::unsupported_target) return result;
       say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
     } else if (common.verbose) {
@@ -105,6 +140,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
                         fmt::format("there is no engine '{}', only auto, probe and gdb", options.engine));
   const auto limits = capture_options(line);
   if (!limits) return report_usage("trace", limits.error());
+  if (const auto read = read_limits(options); !read) return report_usage("trace", read.error());
   const auto shape = answer_shape(options.format, {AnswerShape::text, AnswerShape::json});
   if (!shape) return report_usage("trace", shape.error().happened);
   const auto pid = parse_pid(options.pid);
@@ -136,6 +172,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   recording.seconds = limits->seconds;
   recording.max_hits = limits->max_hits;
   recording.max_slowdown = limits->max_slowdown;
+  recording.minimum_length = options.limits.minimum_length;
   recording.path = line.has("output") ? options.output : default_trace_name(target->target.identity());
   recording.overwrite = common.force;
   recording.interrupt_fd = interrupts->get();

@@ -28,11 +28,24 @@ struct TracerCounts {
       0;  ///< processor time of the tracer while it watched: one thread waits for it at each hit
 };
 
+/// Calls that were only counted, because the user asked for that. An mmap with MAP_FIXED, and all that
+/// unmaps, moves or resizes, is never among them: what the ledger says of an address stays true.
+struct LeftOut {
+  std::uint64_t too_short = 0;  ///< mmap calls shorter than the minimum length
+  std::uint64_t too_short_bytes = 0;
+  std::uint64_t not_sampled = 0;  ///< mmap calls between two samples
+  std::uint64_t not_sampled_bytes = 0;
+  std::uint64_t over_rate = 0;
+
+  [[nodiscard]] std::uint64_t calls() const { return too_short + not_sampled + over_rate; }
+};
+
 /// All planned instructions are watched and the target is about to run on.
 struct Armed {};
 /// The tracer has let go of the target.
 struct Finished {
   TracerCounts counts;
+  LeftOut left_out = {};
   std::vector<std::string> notes = {};  ///< what else there is to say about the captures
 };
 

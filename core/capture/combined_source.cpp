@@ -25,6 +25,11 @@ void add(Finished& to, Finished&& other) {
   to.counts.unpaired += other.counts.unpaired;
   to.counts.unreadable += other.counts.unreadable;
   to.counts.busy_ns += other.counts.busy_ns;
+  to.left_out.too_short += other.left_out.too_short;
+  to.left_out.too_short_bytes += other.left_out.too_short_bytes;
+  to.left_out.not_sampled += other.left_out.not_sampled;
+  to.left_out.not_sampled_bytes += other.left_out.not_sampled_bytes;
+  to.left_out.over_rate += other.left_out.over_rate;
   std::move(other.notes.begin(), other.notes.end(), std::back_inserter(to.notes));
 }
 

@@ -224,16 +224,14 @@ Finished RingSource::finished() const {
   result.counts.captured = counts.captured;
   result.counts.busy_ns = static_cast<std::uint64_t>(busy_ns_);
   result.counts.lost = counts.lost + counts.damaged + counts.dropped + counts.pending + control.no_place;
-  result.counts.hits =
-      counts.captured + result.counts.lost + counts.over_rate + control.too_short + control.not_sampled;
+  result.left_out = {control.too_short, control.too_short_bytes, control.not_sampled,
+                     control.not_sampled_bytes, counts.over_rate};
+  result.counts.hits = counts.captured + result.counts.lost + result.left_out.calls();
   std::vector<std::string>& notes = result.notes;
   count(notes, counts.dropped, "calls came faster than they could be read: the ring was full");
   count(notes, counts.lost, "calls were begun to be recorded and not finished in time");
   count(notes, counts.damaged, "records did not make sense: the target has written over the ring");
   count(notes, control.no_place, "calls were not recorded: too many were under way at once");
-  count(notes, counts.over_rate, "calls were left out by the rate limit");
-  count(notes, control.too_short, "mmap calls were shorter than the minimum length and only counted");
-  count(notes, control.not_sampled, "mmap calls were left out by sampling");
   count(notes, control.abandoned, "calls began and never came back to their stub");
   if (!tsc_problem_.empty())
     notes.push_back(fmt::format("the calls have no times, only an order: {}", tsc_problem_));

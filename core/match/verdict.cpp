@@ -345,10 +345,14 @@ void judge_unexplained(Answer& answer) {
   const std::string lost = answer.lost.value_or(0) != 0 ? fmt::format(" {} were lost, it may be theirs.",
                                                                       count_text(*answer.lost, "call"))
                                                         : "";
+  const std::string left_out = answer.totals.left_out != 0
+                                   ? fmt::format(" {} were left out as asked, it may be theirs.",
+                                                 count_text(answer.totals.left_out, "call"))
+                                   : "";
   const std::string why = answer.events == 0 ? "no watched instruction was hit"
                                              : fmt::format("none of the {} made any of it",
                                                            count_text(answer.events, "captured call"));
-  set(answer, "no-site", fmt::format("{}, and {}.{}{}", grown, why, most, lost));
+  set(answer, "no-site", fmt::format("{}, and {}.{}{}{}", grown, why, most, lost, left_out));
 }
 
 /// Reserved before the trace, and given permissions now by a call that is not watched.

@@ -47,6 +47,7 @@ Json trace_json(const Answer& answer) {
           {"failed_calls", answer.failed_calls},
           {"lost", optional_json(answer.lost)},
           {"mispaired", total(totals.mispaired)},
+          {"left_out", total(totals.left_out)},
           {"predicted_slowdown", optional_json(totals.predicted_slowdown)}};
 }
 

@@ -68,6 +68,8 @@ class TextReport {
                                     answer_.lost ? count_text(*answer_.lost) + " lost" : "losses unknown");
     if (answer_.totals.mispaired != 0)
       trace += fmt::format(", {} mispaired", count_text(answer_.totals.mispaired));
+    if (answer_.totals.left_out != 0)
+      trace += fmt::format(", {} left out as asked", count_text(answer_.totals.left_out));
     if (answer_.totals.stopped_ms)
       trace += fmt::format("; the target stood still for {:.1f} ms", *answer_.totals.stopped_ms);
     if (answer_.totals.longest_stop_ms)

@@ -14,6 +14,7 @@
 
 #define MMAP 9
 #define BRK 12
+#define MAP_FIXED 0x10
 #define PAGE_MASK 4095
 #define SLOT_TRIES 256
 #define CHUNK 64
@@ -61,6 +62,9 @@ whomap_record_begin:
   jne .Lunrecorded
   cmpl $MMAP, .Lnumber(%rip)
   jne .Lclaim_entry
+// It takes memory away from others, which the ledger has to know of.
+  test $MAP_FIXED, %r10b
+  jnz .Lclaim_entry
   cmp WHOMAP_SETTINGS_MINIMUM_LENGTH(%rcx), %rsi
   jb .Ltoo_short
   cmpq $0, WHOMAP_SETTINGS_SAMPLE_INTERVAL(%rcx)
@@ -152,6 +156,11 @@ whomap_record_begin:
   je .Lwithin_rate
   cmpl $0, .Lalways(%rip)
   jne .Lwithin_rate
+  cmpl $MMAP, .Lnumber(%rip)
+  jne .Lunder_rate
+  test $MAP_FIXED, %r10b
+  jnz .Lwithin_rate
+.Lunder_rate:
   mov WHOMAP_SETTINGS_RING(%rax), %r11
   lock decq WHOMAP_RING_TOKENS(%r11)
   js .Lover_rate

@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "core/capture/ring_offsets.h"
 #include "core/process/memory.h"
 #include "core/process/own_memory.h"
 #include "core/stub/stub_code.h"
@@ -61,6 +62,26 @@ void aim_here(CodeBuffer& code, std::size_t jump) {
   code.write32(jump + 1, static_cast<std::uint32_t>(code.bytes().size() - jump - jump_size));
 }
 
+/// For mmap: a jump to `elsewhere` when it is shorter than the 64 bits at `minimum` and does not replace
+/// other memory (MAP_FIXED). Only rcx and r11 are free; the flags are kept in ax meanwhile.
+bool append_jump_if_short(CodeBuffer& code, std::uint64_t minimum, std::uint64_t elsewhere) {
+  constexpr std::array<std::uint8_t, 8> as_before{0x04, 0x7F,       // add $0x7f,%al: OF as it was
+                                                  0x9E,             // sahf
+                                                  0xB8, SYS_mmap};  // mov $SYS_mmap,%eax
+  constexpr std::uint8_t jump_size = 5;
+  code.append(std::array<std::uint8_t, 10>{0x9F, 0x0F, 0x90, 0xC0,       // lahf, seto %al
+                                           0x41, 0xF6, 0xC2, MAP_FIXED,  // test $MAP_FIXED,%r10b
+                                           0x75, 15 + as_before.size() + jump_size});  // jnz to the end
+  code.append(std::array<std::uint8_t, 10>{0x49, 0xBB});                               // movabs $minimum,%r11
+  code.write64(code.bytes().size() - sizeof minimum, minimum);
+  code.append(std::array<std::uint8_t, 5>{0x49, 0x3B, 0x33,                      // cmp (%r11),%rsi
+                                          0x73, as_before.size() + jump_size});  // jae to the end
+  code.append(as_before);
+  if (!code.jump_to(elsewhere)) return false;
+  code.append(as_before);
+  return true;
+}
+
 template <class T>
 std::span<const std::uint8_t> bytes_of(const T& value) {
   return {reinterpret_cast<const std::uint8_t*>(&value), sizeof value};
@@ -75,6 +96,7 @@ Result<void> TrapEngine::begin(CodeBuffer& code, std::uint64_t data) {
   code.append({whomap_trap_template, whomap_trap_template_end});
   code.write64(start + static_cast<std::size_t>(whomap_trap_data - whomap_trap_template), own);
   words_ = own + page_size_;
+  minimum_length_ = data + WHOMAP_SETTINGS_MINIMUM_LENGTH;
   return {};
 }
 
@@ -83,9 +105,13 @@ Result<void> TrapEngine::emit(CodeBuffer& code, std::uint32_t site, std::int64_t
   constexpr std::uint8_t jump_size = 5;
   append_skip_unless(code, words_ + offsetof(TrapWords, entered), jump_size);
   const std::size_t to_trap = append_jump(code);
+  const std::uint64_t to_ring = code.here();
   if (auto recorded = ring_.emit(code, site, number); !recorded) return recorded;
   const std::size_t over_trap = append_jump(code);
   aim_here(code, to_trap);
+  // The ring's stub counts what is too short to be recorded.
+  if (number == SYS_mmap && !append_jump_if_short(code, minimum_length_, to_ring))
+    return fail(ErrorCode::unsupported_target, "the stub is too long for a jump");
   code.append(system_call);
   append_skip_unless(code, words_ + offsetof(TrapWords, armed), 1);
   traps_.push_back({code.here(), site, number});

@@ -42,7 +42,8 @@ class TrapEngine : public StubEngine {
  private:
   std::uint64_t page_size_;
   RingEngine ring_;
-  std::uint64_t words_ = 0;  ///< address of TrapWords
+  std::uint64_t words_ = 0;           ///< address of TrapWords
+  std::uint64_t minimum_length_ = 0;  ///< address of RecordSettings::minimum_length
   std::vector<TrapPoint> traps_;
 };
 

@@ -148,6 +148,7 @@ nlohmann::ordered_json end_to_json(const TraceEnd& end) {
           {"failed_calls", end.failed_calls},
           {"lost", end.lost},
           {"mispaired", end.mispaired},
+          {"left_out", end.left_out},
           {"threads", end.threads},
           {"stopped_ms", optional_json(end.stopped_ms)},
           {"longest_stop_ms", optional_json(end.longest_stop_ms)},
@@ -166,6 +167,7 @@ std::optional<TraceEnd> end_from_json(const nlohmann::json& json) {
   end.failed_calls = json_unsigned(json, "failed_calls").value_or(0);
   end.lost = json_unsigned(json, "lost").value_or(0);
   end.mispaired = json_unsigned(json, "mispaired").value_or(0);
+  end.left_out = json_unsigned(json, "left_out").value_or(0);
   end.threads = json_unsigned(json, "threads").value_or(0);
   end.stopped_ms = json_number(json, "stopped_ms");
   end.longest_stop_ms = json_number(json, "longest_stop_ms");

@@ -2,6 +2,8 @@
 #include "core/trace/recording.h"
 
 #include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <chrono>
@@ -165,6 +167,7 @@ class Recorder {
   void finished(const Finished& engine) {
     const TracerCounts& counts = engine.counts;
     for (const std::string& text : engine.notes) note(text);
+    left_out(engine.left_out);
     result_.engine_finished = true;
     TraceEnd& totals = result_.end;
     totals.hits = counts.hits;
@@ -194,7 +197,38 @@ class Recorder {
     phase_ = Phase::over;
   }
 
+  /// What the stubs have left out, and what they could not.
+  void left_out(LeftOut counts) {
+    counts.too_short += too_short_.too_short;
+    counts.too_short_bytes += too_short_.too_short_bytes;
+    result_.end.left_out = counts.calls();
+    if (counts.too_short != 0)
+      note(
+          fmt::format("left out by --min-length {}: {} mmap calls of {} bytes in all, whose memory no stack "
+                      "explains",
+                      options_.minimum_length, counts.too_short, counts.too_short_bytes));
+    if (counts.not_sampled != 0)
+      note(
+          fmt::format("left out by --sample-bytes: {} mmap calls of {} bytes in all, whose memory no stack "
+                      "explains: sizes and counts are those of the sample",
+                      counts.not_sampled, counts.not_sampled_bytes));
+    if (counts.over_rate != 0)
+      note(fmt::format("left out by --max-rate: {} calls, whose memory no stack explains", counts.over_rate));
+  }
+
+  /// An mmap that came through a breakpoint, without a stub that would have left it out.
+  bool is_too_short(const CallEvent& call) {
+    constexpr std::size_t length = 1, flags = 3;
+    if (call.number != SYS_mmap || (call.arguments[flags] & MAP_FIXED) != 0 ||
+        call.arguments[length] >= options_.minimum_length)
+      return false;
+    ++too_short_.too_short;
+    too_short_.too_short_bytes += call.arguments[length];
+    return true;
+  }
+
   void take(const Capture& capture) {
+    if (is_too_short(capture.event)) return;
     TraceEnd& totals = result_.end;
     ++totals.events;
     if (is_syscall_error(capture.event.result)) ++totals.failed_calls;
@@ -295,6 +329,7 @@ class Recorder {
   Clock::time_point deadline_, begin_, next_rolling_, next_progress_;
   std::optional<Snapshot> first_, rolling_;
   std::set<pid_t> threads_;
+  LeftOut too_short_;
   bool target_gone_ = false;
   bool interrupted_ = false;
 };

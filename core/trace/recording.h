@@ -22,6 +22,7 @@ struct RecordingOptions {
   double seconds = 10;                    ///< from the moment the sites are watched
   std::optional<std::uint64_t> max_hits;  ///< captured calls
   double max_slowdown = 1;                ///< share of one thread's time, see SlowdownBudget
+  std::uint64_t minimum_length = 0;       ///< shorter mmaps are only counted, bytes
   std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";

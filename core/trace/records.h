@@ -52,6 +52,7 @@ struct TraceEnd {
   std::uint64_t failed_calls = 0;
   std::uint64_t lost = 0;
   std::uint64_t mispaired = 0;
+  std::uint64_t left_out = 0;  ///< only counted, as the user wanted it
   std::uint64_t threads = 0;
   std::optional<double> stopped_ms, longest_stop_ms;
   /// 0..1: the part of the traced time in which some thread waited for the tracer.
