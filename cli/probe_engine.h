@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/live.h"
+#include "cli/stub_outcome.h"
 #include "core/plan/plan.h"
 #include "core/stub/supervisor.h"
 #include "core/trace/recording.h"

@@ -169,6 +169,26 @@ TEST(RingRecord, ShortMapsAreCountedAndUnmapsAlwaysRecorded) {
   EXPECT_EQ(target.control().too_short_bytes, 0x1000U);
 }
 
+// It takes memory away from whoever had it, which the ledger has to know of.
+TEST(RingRecord, MapsAtAFixedPlaceAreNeverLeftOut) {
+  RingInProcess target({.slot_count = 1024, .stack_bytes = 64, .range_capacity = 1000},
+                       {.tsc_usable = true, .thread_base_usable = true, .rate_limited = true});
+  target.settings().minimum_length = 0x10000;
+  RingReader reader = target.reader({.calls_per_second = 0});
+  target.arm(ArmedState::recording);
+  const std::uint64_t at = target.map_memory(0x1000);
+  RecordedCall call = call_with_marks(target);
+  call.rdi = at;
+  call.rsi = 0x1000;
+  call.r10 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  whomap_test_call(&call);
+  EXPECT_EQ(call.rax, at);
+  EXPECT_EQ(all(reader).size(), 1U);
+  EXPECT_EQ(target.control().too_short, 1U);
+  EXPECT_EQ(reader.counts().over_rate, 0U);
+  target.unmap_memory(at, 0x1000);
+}
+
 TEST(RingRecord, SamplingTakesOneMapPerInterval) {
   RingInProcess target({.slot_count = 1024, .stack_bytes = 64, .range_capacity = 1000},
                        {.tsc_usable = true, .thread_base_usable = true, .sample_interval = 0x11000});

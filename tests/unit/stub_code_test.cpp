@@ -94,13 +94,14 @@ class Sites : public ::testing::Test {
     std::uint64_t flags = 0xCD5;  // carry, parity, adjust, zero, sign, direction off, overflow
     flags &= ~std::uint64_t{0x400 | 0x100};
     const std::uint64_t before = flags;
+    register long r8 asm("r8") = d;
+    register long r9 asm("r9") = e;
     asm volatile(
         "sub $128, %%rsp\n push %[f]\n push %[flags]\n popf\n call *%[function]\n pushf\n pop %[flags]\n lea "
         "136(%%rsp), %%rsp\n"
-        : "=a"(result), [flags] "+&b"(flags), "+D"(number), "+S"(a), "+d"(b), "+c"(c)
+        : "=a"(result), [flags] "+&b"(flags), "+D"(number), "+S"(a), "+d"(b), "+c"(c), "+r"(r8), "+r"(r9)
         : [function] "r"(memory_), [f] "r"(f)
-        : "r8", "r9", "r10", "r11", "memory", "cc");
-    (void)d, (void)e;
+        : "r10", "r11", "memory", "cc");
     constexpr std::uint64_t arithmetic = 0x8D5;
     EXPECT_EQ(flags & arithmetic, before & arithmetic);
     return result;
@@ -190,6 +191,43 @@ TEST_F(Sites, TrapIsPassedUnlessItsWordSaysSo) {
     }
   }
   EXPECT_EQ(call(SYS_getppid), ::getppid());
+  ::sigaction(SIGTRAP, &before, nullptr);
+}
+
+// What replaces memory is needed whatever its length.
+TEST_F(Sites, ShortMapsMeetNoTrap) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_sigaction = on_trap;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGTRAP, &action, &before), 0);
+  site_.numbers = {SYS_mmap};
+  const auto shape = RingShape::of({});
+  ASSERT_TRUE(shape.has_value());
+  TrapEngine engine(shape->bytes, page);
+  CodeBuffer code(room());
+  const std::uint64_t data = start() + 16 * page;
+  ASSERT_TRUE(engine.begin(code, data));
+  install(code, engine);
+  ASSERT_EQ(engine.traps().size(), 1U);
+  *reinterpret_cast<std::uint8_t*>(engine.traps().front().address) = 0xCC;
+  *reinterpret_cast<TrapWords*>(data + engine.data_size() - page) = {1, 1};
+  *reinterpret_cast<std::uint64_t*>(data + WHOMAP_SETTINGS_MINIMUM_LENGTH) = 2 * page;
+  void* const old = ::mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto at = reinterpret_cast<long>(old);
+  struct Case {
+    long address, length, flags;
+    bool met;
+  };
+  for (const Case& each :
+       {Case{0, page, 0, false}, Case{0, 2 * page, 0, true}, Case{at, page, MAP_FIXED, true}}) {
+    trapped_at = 0;
+    const long got =
+        call(SYS_mmap, each.address, each.length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | each.flags, -1, 0);
+    ASSERT_GT(got, 0);
+    EXPECT_EQ(trapped_at != 0, each.met) << each.length;
+    ::munmap(reinterpret_cast<void*>(got), static_cast<std::size_t>(each.length));
+  }
   ::sigaction(SIGTRAP, &before, nullptr);
 }
 
