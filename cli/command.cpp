@@ -71,6 +71,12 @@ std::optional<ExitStatus> CommandLine::parse(const std::vector<std::string>& arg
       return print_text(fmt::format("whomap {}\n", WHOMAP_VERSION));
     }
     po::notify(values_);
+  } catch (const po::too_many_positional_options_error&) {
+    const unsigned most = positional_.max_total_count();
+    return report_usage(name_, most == 0 ? "it takes options only, and no other arguments"
+                                         : fmt::format("too many arguments: it takes {}: {} {}",
+                                                       most == 1 ? "one" : fmt::format("at most {}", most),
+                                                       name_, synopsis_));
   } catch (const po::error& wrong) {
     return report_usage(name_, wrong.what());
   }

@@ -255,6 +255,16 @@ def test_wrong_usage(nothing_left, arguments):
     check(run(*arguments, cwd=nothing_left), 2, "--help")
 
 
+@pytest.mark.parametrize(("arguments", "needed"), [
+    (("match", "a", "b", "c"), "at most 2: match TRACE [REGIONS]"), (("report", "a", "b"), "it takes one: report TRACE"),
+    (("trace", "-p", "1", "extra"), "it takes options only"),
+])
+def test_too_many_arguments_are_said_in_our_words(nothing_left, arguments, needed):
+    result = run(*arguments, cwd=nothing_left)
+    check(result, 2, needed)
+    assert "positional" not in result.stderr
+
+
 @pytest.mark.parametrize("command", ["match", "report"])
 def test_unreadable_and_damaged_traces(tmp_path, command):
     check(run(command, tmp_path / "missing"), 6, "missing")
