@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "core/match/quantity.h"
 #include "core/process/syscalls.h"
+#include "core/symbols/function_name.h"
 
 namespace whomap::cli {
 namespace {
@@ -45,7 +47,7 @@ const char* watch_name(WatchKind watch) {
 
 std::string place(const Site& site) {
   if (site.symbol.empty()) return fmt::format("{:#x}", site.syscall_offset);
-  return fmt::format("{}+{:#x}", printable(site.symbol), site.symbol_offset);
+  return fmt::format("{}+{:#x}", printable(demangled(site.symbol)), site.symbol_offset);
 }
 
 std::string base_name(const std::string& path) {
@@ -77,7 +79,7 @@ std::string plan_table(const Plan& plan) {
     if (site.kind != NumberKind::constant || site.reason.find(';') != std::string::npos) {
       const std::string proof = site.proof ? fmt::format(" ({})", site.proof->instruction) : "";
       const std::string to =
-          site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(site.dispatcher));
+          site.dispatcher.empty() ? "" : fmt::format("calls {}; ", printable(demangled(site.dispatcher)));
       out += fmt::format("     {}{}{}\n", to, printable(site.reason), proof);
     }
     if (site.watch != WatchKind::none)
@@ -89,7 +91,7 @@ std::string plan_table(const Plan& plan) {
   }
   const auto planned = std::count_if(plan.sites.begin(), plan.sites.end(),
                                      [](const Site& s) { return s.watch != WatchKind::none; });
-  out += fmt::format("\n{} sites, {} of them watched.\n", plan.sites.size(), planned);
+  out += fmt::format("\n{}, {} of them watched.\n", count_text(plan.sites.size(), "site"), planned);
   if (!plan.observed_how.empty()) out += fmt::format("observed: {}\n", plan.observed_how);
   for (const std::string& note : plan.notes) out += fmt::format("note: {}\n", printable(note));
   return out;

@@ -177,6 +177,26 @@ int main(void) {
     assert is_running(process.pid) and status_field(process.pid, "TracerPid") == "0"
 
 
+def test_names_in_the_table_are_demangled(tmp_path):
+    source, program = tmp_path / "pool.cpp", tmp_path / "pool"
+    source.write_text(r"""
+        #include <sys/mman.h>
+        namespace pool { struct Arena {
+          __attribute__((noinline)) long take(unsigned long size) {
+            long result;
+            register long r10 __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS, r8 __asm__("r8") = -1, r9 __asm__("r9") = 0;
+            __asm__ volatile("syscall" : "=a"(result) : "a"(9), "D"(0), "S"(size), "d"(3), "r"(r10), "r"(r8), "r"(r9)
+                             : "rcx", "r11", "memory");
+            return result; } }; }
+        int main() { return pool::Arena().take(4096) == 0; }""")
+    subprocess.run(["g++", "-O1", source, "-o", program], check=True)
+    table = run("plan", "--elf", program).stdout
+    assert "pool::Arena::take(unsigned long)+0x" in table and "_ZN" not in table, table
+    assert "1 site, 1 of them watched." in table, table
+    site, = json.loads(run("plan", "--elf", program, "--format", "json").stdout)["sites"]
+    assert site["symbol"].startswith("_ZN"), "the file keeps what the linker says"
+
+
 def test_observe_on_a_file_is_wrong_usage():
     assert run("plan", "--elf", EXAMPLES / "raw_mmap", "--observe", 1).returncode == 2
 
