@@ -22,6 +22,7 @@ class Pprof {
     value_type(1, "growth", "bytes");
     value_type(1, "live", "bytes");
     value_type(1, "calls", "count");
+    program_first();
     for (const StackAnswer& row : answer_.stacks) sample(row);
     profile_.number(10, static_cast<std::uint64_t>(answer_.seconds * 1e9));
     profile_.number(13,
@@ -65,6 +66,16 @@ class Pprof {
     message.numbers(1, locations);
     message.numbers(2, {row.growth_bytes, row.live_bytes, row.count});
     profile_.bytes(2, message.text());
+  }
+
+  /// The first mapping is the main program's (profile.proto); viewers title the profile with it.
+  void program_first() {
+    Frame program;
+    program.module = answer_.header.target.exe;
+    for (const StackAnswer& row : answer_.stacks)
+      for (const Frame& frame : row.stack.frames)
+        if (frame.module == program.module && !frame.build_id.empty()) program.build_id = frame.build_id;
+    mapping(program);
   }
 
   std::uint64_t location(const Location& frames) {

@@ -168,6 +168,7 @@ def test_pprof_reads_the_profile(answers, tmp_path):
     top = pprof("-top", "-cum", "-unit=B", profile)
     assert top.returncode == 0, top.stderr
     assert "Type: growth" in top.stdout
+    assert "File: verdict_targets" in top.stdout, "the main program is the first mapping"
     row = next(line.split() for line in top.stdout.splitlines() if line.endswith(" get_buffer"))
     expected = sum(stack["growth_bytes"] for stack in answers["leak"][1]["stacks"]
                    if "get_buffer" in [frame["function"] for frame in stack["frames"]])
