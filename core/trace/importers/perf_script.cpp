@@ -218,10 +218,13 @@ class PerfScriptParser : public LogParser {
     sink_.call(std::move(call));
   }
 
-  /// An inlined function is in the module of the function it was inlined into.
+  /// An inlined function is in the module of the function it was inlined into, which has the same address.
+  /// perf also calls a function inlined that it knows by two names (mmap64 and __GI___mmap64), and then
+  /// prints no frame that has a module: the next is another library's.
   static void name_modules(std::vector<Frame>& frames) {
     for (std::size_t i = frames.size(); i-- > 1;)
-      if (frames[i - 1].inlined) frames[i - 1].module = frames[i].module;
+      if (frames[i - 1].inlined && frames[i - 1].offset == frames[i].offset)
+        frames[i - 1].module = frames[i].module;
   }
 
   LogSink& sink_;
