@@ -18,6 +18,32 @@ std::optional<AddressRange> range_of(std::string_view line) {
   return problem2 == std::errc{} && rest != end && *rest == ' ' ? std::optional(range) : std::nullopt;
 }
 
+bool is_shared_memory(std::string_view name) {
+  for (const std::string_view start : {"/dev/shm/", "/memfd:", "/SYSV", "/dev/zero"})
+    if (name.starts_with(start)) return true;
+  return false;
+}
+
+/// As /proc/PID/status counts them (MM_ANONPAGES, MM_FILEPAGES, MM_SHMEMPAGES in the kernel), but for files
+/// on a tmpfs that has another name. Unknown where a region's sizes are.
+MemoryTotals totals_of(const Snapshot& snapshot) {
+  std::uint64_t anonymous = 0;
+  std::uint64_t file = 0;
+  std::uint64_t shared = 0;
+  std::optional<std::uint64_t> swap = 0;
+  for (const Region& region : snapshot.regions) {
+    if (!region.rss || !region.anonymous || *region.anonymous > *region.rss) return {};
+    anonymous += *region.anonymous;
+    (is_shared_memory(region.vma.name) ? shared : file) += *region.rss - *region.anonymous;
+    if (swap && region.swap)
+      *swap += *region.swap;
+    else
+      swap.reset();
+  }
+  if (snapshot.regions.empty()) return {};
+  return {anonymous, file, shared, swap, std::nullopt};
+}
+
 }  // namespace
 
 std::vector<Snapshot> snapshots_from_text(std::string_view text) {
@@ -27,8 +53,10 @@ std::vector<Snapshot> snapshots_from_text(std::string_view text) {
   std::uint64_t previous_start = 0;
   const auto add = [&](const char* end) {
     const std::string_view part(begin, static_cast<std::size_t>(end - begin));
-    if (part.find_first_not_of("\r\n ") != std::string_view::npos)
+    if (part.find_first_not_of("\r\n ") != std::string_view::npos) {
       snapshots.push_back(snapshot_from_text(part));
+      snapshots.back().totals = totals_of(snapshots.back());
+    }
     begin = end;
   };
   while (!rest.empty()) {

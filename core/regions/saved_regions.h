@@ -12,7 +12,7 @@
 namespace whomap {
 
 /// Saved /proc/PID/maps or smaps, one after the other in one text: a VMA that lies below the one before it
-/// begins the next snapshot. Times and totals stay unknown.
+/// begins the next snapshot. Times stay unknown, and totals where there are no sizes (maps) to add up.
 std::vector<Snapshot> snapshots_from_text(std::string_view text);
 
 }  // namespace whomap
