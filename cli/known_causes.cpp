@@ -24,11 +24,11 @@ std::string signatures_path() {
 
 void add_signatures_option(CommandLine& line) {
   line.options().add_options()("signatures", po::value<std::string>()->value_name("FILE"),
-                               "known causes of yours, beside those that whomap brings");
+                               "known causes and allocators of yours, beside those that whomap brings");
 }
 
-Result<std::vector<Signature>> signatures_of(const CommandLine& line) {
-  std::vector<Signature> signatures;
+Result<SignatureFile> signatures_of(const CommandLine& line) {
+  SignatureFile signatures;
   if (const std::string path = signatures_path(); !path.empty()) {
     auto known = load_signatures(path);
     if (!known) return known;

@@ -2,9 +2,6 @@
 // The signatures that lie beside the program, and those of the user.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "cli/command.h"
 #include "core/match/match.h"
 
@@ -15,6 +12,6 @@ void add_signatures_option(CommandLine& line);
 
 /// Those beside the program (where there are none, a line on standard error says so), and the user's, which
 /// replace those of the same id. Errors: those of load_signatures().
-Result<std::vector<Signature>> signatures_of(const CommandLine& line);
+Result<SignatureFile> signatures_of(const CommandLine& line);
 
 }  // namespace whomap::cli

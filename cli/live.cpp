@@ -12,6 +12,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "core/match/quantity.h"
 #include "core/process/permission.h"
 
 namespace whomap::cli {
@@ -57,10 +58,10 @@ std::string default_trace_name(const TargetIdentity& target) {
 std::function<void(const RecordingProgress&)> progress_printer(const CommonOptions& common, double seconds) {
   if (common.quiet || ::isatty(STDERR_FILENO) != 1) return [](const RecordingProgress&) {};
   return [seconds](const RecordingProgress& at) {
-    std::fputs(
-        fmt::format("\rtracing: {:.0f} of {:.0f} s, {} calls captured \x1b[K", at.seconds, seconds, at.events)
-            .c_str(),
-        stderr);
+    std::fputs(fmt::format("\rtracing: {:.0f} of {:.0f} s, {} captured \x1b[K", at.seconds, seconds,
+                           count_text(at.events, "call"))
+                   .c_str(),
+               stderr);
     std::fflush(stderr);
   };
 }
@@ -70,9 +71,10 @@ void print_ending(const CommonOptions& common, const std::string& path, const Re
   const std::string next =
       path == "-" ? "save it in a file for whomap match" : "whomap match " + printable(path);
   const char* const clear = ::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
-  std::fputs(fmt::format("{}whomap: wrote {}: {} calls ({} failed, {} lost), ended by {}; next: {}\n", clear,
-                         path == "-" ? "the trace to standard output" : printable(path), result.end.events,
-                         result.end.failed_calls, result.end.lost, result.end.reason, next)
+  std::fputs(fmt::format("{}whomap: wrote {}: {} ({} failed, {} lost), ended by {}; next: {}\n", clear,
+                         path == "-" ? "the trace to standard output" : printable(path),
+                         count_text(result.end.events, "call"), result.end.failed_calls, result.end.lost,
+                         result.end.reason, next)
                  .c_str(),
              stderr);
 }

@@ -63,7 +63,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   MatchOptions options;
   auto signatures = signatures_of(line);
   if (!signatures) return report_error(signatures.error());
-  options.signatures = std::move(*signatures);
+  options.known = std::move(*signatures);
   if (line.has("regions-file")) {
     auto loaded = take_regions(line.get<std::string>("regions-file"), options);
     if (!loaded) return report_error(loaded.error());

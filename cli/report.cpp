@@ -35,7 +35,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   MatchOptions options;
   auto signatures = signatures_of(line);
   if (!signatures) return report_error(signatures.error());
-  options.signatures = std::move(*signatures);
+  options.known = std::move(*signatures);
   const auto answer = match_trace(line.get<std::string>("trace-file"), options);
   if (!answer) return report_error(answer.error());
   const auto wrote = write_answer(*answer, *shape, output, line.common(), *weight);

@@ -154,7 +154,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!target) return report_error(target.error());
   // Before anything is done to the process: a watch of another one would be found out only at the end.
   MatchOptions match;
-  match.signatures = std::move(*signatures);
+  match.known = std::move(*signatures);
   if (line.has("regions")) {
     auto history = load_history(options.regions);
     if (!history) return report_error(history.error());

@@ -283,9 +283,12 @@ Attribution attribute(const Snapshot& before, const Snapshot& after, const Ledge
   Sweep(before, after, fresh, std::move(owned), result).run();
   double explained = 0;
   for (const auto& [key, row] : result.rows) explained += row.resident_bytes.value_or(0);
-  if (growth.rss_anon && growth.rss_file && growth.rss_shmem)
-    result.resident = resident_parts(before, after, fresh, explained,
-                                     *growth.rss_anon + *growth.rss_file + *growth.rss_shmem);
+  if (growth.rss_anon && growth.rss_file && growth.rss_shmem) {
+    ResidentChange change = resident_parts(before, after, fresh, explained,
+                                           *growth.rss_anon + *growth.rss_file + *growth.rss_shmem);
+    result.resident = std::move(change.parts);
+    result.touched_older_bytes = change.touched_older;
+  }
   return result;
 }
 

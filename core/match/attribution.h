@@ -35,6 +35,7 @@ struct Attribution {
   std::vector<RegionAnswer> regions;
   std::vector<Unexplained> unexplained;
   std::vector<ResidentPart> resident;
+  std::int64_t touched_older_bytes = 0;  ///< resident now and not before, in older memory that is no file's
   /// Unexplained growth in addresses that were reserved (PROT_NONE) before and are usable now.
   std::uint64_t made_usable_bytes = 0;
   std::uint64_t inaccessible_bytes = 0;  ///< of the growth, in PROT_NONE regions

@@ -21,18 +21,6 @@ bool is_any(std::string_view text, Names names) {
   return std::find(names.begin(), names.end(), text) != names.end();
 }
 
-/// The name without parameters and without the prefixes of aliases: "__GI___libc_malloc" -> "malloc".
-std::string_view plain_name(const Frame& frame) {
-  if (!frame.function) return {};
-  std::string_view name = *frame.function;
-  // glibc's internal alias of __libc_malloc is __GI___libc_malloc.
-  for (const std::string_view prefix : {"__GI_", "__libc_", "__"})
-    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  // Symbol versions ("malloc@@GLIBC_2.2.5") and clones ("_int_malloc.isra.0").
-  if (!name.starts_with("operator")) name = name.substr(0, name.find_first_of("@.("));
-  return name;
-}
-
 bool is_libc(std::string_view module) {
   return starts_with_any(module,
                          {"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "libc.musl-", "[vdso]"});
@@ -40,60 +28,6 @@ bool is_libc(std::string_view module) {
 
 bool is_loader(std::string_view module) {
   return starts_with_any(module, {"ld-linux", "ld-musl", "ld-2.", "ld.so", "ld64.so"});
-}
-
-/// Libraries that put themselves before the memory calls of libc. UCX: libucm patches the entries of mmap and
-/// its relatives, libucs subscribes to what it sees. The others are preloaded or linked in front of libc.
-bool is_hook(std::string_view module) {
-  return starts_with_any(
-      module, {"libucm.so", "libucm_", "libucs.so", "libasan.so", "libtsan.so", "libheaptrack_preload",
-               "libheaptrack_inject", "_memray", "libsyscall_intercept", "libhugetlbfs"});
-}
-
-bool is_allocator_module(std::string_view module) {
-  return starts_with_any(
-      module, {"libjemalloc", "libtcmalloc", "libmimalloc", "libtbbmalloc", "libhoard", "libsnmalloc"});
-}
-
-/// Names of malloc's own functions: glibc's malloc/malloc.c and malloc/arena.c, the C++ operators, and the
-/// public and internal names of the allocators that are linked into programs.
-bool is_allocator_function(std::string_view name) {
-  if (is_any(name, {"malloc",
-                    "calloc",
-                    "realloc",
-                    "reallocarray",
-                    "memalign",
-                    "aligned_alloc",
-                    "posix_memalign",
-                    "valloc",
-                    "pvalloc",
-                    "_int_malloc",
-                    "_int_realloc",
-                    "_int_memalign",
-                    "_mid_memalign",
-                    "sysmalloc",
-                    "sysmalloc_mmap",
-                    "sysmalloc_mmap_fallback",
-                    "malloc_consolidate",
-                    "new_heap",
-                    "alloc_new_heap",
-                    "grow_heap",
-                    "arena_get2",
-                    "arena_get_retry",
-                    "tcache_init",
-                    "mremap_chunk",
-                    "default_morecore",
-                    "glibc_morecore",
-                    "morecore",
-                    "cfree",
-                    "free",
-                    "_int_free",
-                    "systrim",
-                    "heap_trim",
-                    "malloc_trim"}))
-    return true;
-  return starts_with_any(name, {"operator new", "operator delete", "je_", "_rjem_", "mi_", "_mi_",
-                                "tc_malloc", "tc_new", "tc_calloc", "tc_realloc", "tcmalloc::"});
 }
 
 /// munmap, __munmap, ucm_munmap, ucm_override_munmap, my_hooked_munmap: the name ends in munmap as a word.
@@ -112,11 +46,12 @@ bool is_call_wrapper(std::string_view name) {
 
 /// Within a hook's unmapping function, inner to it: the code that maps. The innermost frame with a name that
 /// is more than a wrapper; its library's, where the innermost frames have no names.
-std::optional<std::size_t> culprit_below_unmap(const Stack& stack, std::size_t unmap) {
+std::optional<std::size_t> culprit_below_unmap(const Stack& stack, std::size_t unmap,
+                                               const FrameRoles& roles) {
   std::optional<std::size_t> nameless;
   for (std::size_t i = 0; i < unmap; ++i) {
     const Frame& frame = stack.frames[i];
-    const FrameRole role = role_of(frame);
+    const FrameRole role = role_of(frame, roles);
     if (role != FrameRole::program && role != FrameRole::hook) continue;
     if (frame.function && is_call_wrapper(plain_name(frame))) continue;
     if (!frame.function) {
@@ -154,16 +89,13 @@ std::string frame_place(const Frame& frame) {
   return name;
 }
 
-FrameRole role_of(const Frame& frame) {
+FrameRole role_of(const Frame& frame, const FrameRoles& roles) {
   const std::string module = module_name(frame);
+  if (is_loader(module)) return FrameRole::loader;  // its malloc is its own affair
+  if (const FrameRule* const rule = roles.rule_of(frame, module)) return rule->role;
+  if (is_libc(module)) return FrameRole::libc;
+  // A static executable holds libc's functions itself.
   const std::string_view name = plain_name(frame);
-  if (is_allocator_module(module)) return FrameRole::allocator;
-  if (is_loader(module)) return FrameRole::loader;
-  if (is_hook(module)) return FrameRole::hook;
-  if (is_libc(module)) return is_allocator_function(name) ? FrameRole::allocator : FrameRole::libc;
-  if (runtime_of(frame, module)) return FrameRole::allocator;
-  // A static executable holds libc's functions itself, and libstdc++ holds operator new.
-  if (is_allocator_function(name)) return FrameRole::allocator;
   if (is_any(name, {"mmap", "mmap64", "munmap", "mremap", "brk", "sbrk", "syscall", "allocate_stack"}) ||
       name.starts_with("pthread_create"))
     return FrameRole::libc;
@@ -171,7 +103,7 @@ FrameRole role_of(const Frame& frame) {
   return FrameRole::program;
 }
 
-std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
+std::optional<Culprit> find_culprit(const Stack& stack, bool maps, const FrameRoles& roles) {
   Culprit culprit;
   std::optional<std::size_t> program;
   for (std::size_t i = 0; i < stack.frames.size(); ++i) {
@@ -179,14 +111,15 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
     const std::string_view name = plain_name(frame);
     if (maps && i != 0 && !culprit.unmap_frame && is_unmap_function(name)) culprit.unmap_frame = i;
     if (program) continue;
-    switch (role_of(frame)) {
+    switch (role_of(frame, roles)) {
       case FrameRole::program: program = i; continue;
       case FrameRole::hook:
         if (!culprit.hook_frame) culprit.hook_frame = i;
         break;
       case FrameRole::allocator:
         culprit.allocator_frame = i;
-        if (!culprit.runtime) culprit.runtime = runtime_of(frame, module_name(frame));
+        if (const FrameRule* const rule = roles.rule_of(frame, module_name(frame)); rule && !culprit.runtime)
+          culprit.runtime = rule->runtime;
         break;
       case FrameRole::standard: break;
       case FrameRole::loader:
@@ -198,7 +131,7 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps) {
     }
   }
   if (culprit.unmap_frame) {
-    program = culprit_below_unmap(stack, *culprit.unmap_frame);
+    program = culprit_below_unmap(stack, *culprit.unmap_frame, roles);
     if (!program) program = culprit.unmap_frame;
     if (culprit.allocator_frame && *culprit.allocator_frame > *program) culprit.allocator_frame.reset();
     if (culprit.hook_frame && *culprit.hook_frame > *program) culprit.hook_frame.reset();

@@ -5,22 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "core/match/frame_roles.h"
 #include "core/match/runtime.h"
 #include "core/symbols/frame.h"
 
 namespace whomap {
 
-/// What a frame is on the way from the program to the kernel.
-enum class FrameRole {
-  program,    ///< none of the others: somebody's own code
-  libc,       ///< C library, vDSO
-  allocator,  ///< malloc and its relatives, operator new, the memory managers of language runtimes
-  standard,   ///< the C++ standard library: it asks for whoever uses it
-  loader,     ///< dynamic linker
-  hook,       ///< a library that stands between callers and the memory calls of libc
-};
-
-FrameRole role_of(const Frame& frame);
+FrameRole role_of(const Frame& frame, const FrameRoles& roles = FrameRoles::shipped());
 
 /// The file name of a module path, without " (deleted)".
 std::string module_name(const Frame& frame);
@@ -45,6 +36,7 @@ struct Culprit {
 
 /// nullopt for a stack without frames, and when no frame is the program's own (a cut stack).
 /// `maps`: the call makes a mapping (mmap, mremap, brk, shmat) rather than ends one.
-std::optional<Culprit> find_culprit(const Stack& stack, bool maps);
+std::optional<Culprit> find_culprit(const Stack& stack, bool maps,
+                                    const FrameRoles& roles = FrameRoles::shipped());
 
 }  // namespace whomap

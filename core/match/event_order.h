@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <queue>
 #include <vector>
@@ -18,7 +17,8 @@ namespace whomap {
 class EventOrder {
  public:
   using Sink = std::function<void(const TraceEvent&)>;
-  explicit EventOrder(Sink sink, std::size_t window = 16384) : sink_(std::move(sink)), window_(window) {}
+  explicit EventOrder(Sink sink, std::size_t window = 16384)
+      : sink_(std::move(sink)), window_(window), run_(window + 1) {}
 
   void push(const TraceEvent& event);
   /// Hands on everything that is held back.
@@ -26,24 +26,29 @@ class EventOrder {
   [[nodiscard]] std::uint64_t late() const { return late_; }
 
  private:
-  struct Numbered {
+  struct Straggler {
     TraceEvent event;
     std::uint64_t number;  ///< in the file: keeps events of one instant in their order
   };
   struct Later {
-    bool operator()(const Numbered& left, const Numbered& right) const {
+    bool operator()(const Straggler& left, const Straggler& right) const {
       return left.event.call.exit_ns != right.event.call.exit_ns
                  ? left.event.call.exit_ns > right.event.call.exit_ns
                  : left.number > right.number;
     }
   };
   void pop();
+  void hand_on(const TraceEvent& event);
 
   Sink sink_;
   std::size_t window_;
-  std::deque<Numbered> in_order_;  ///< ascending run
-  std::priority_queue<Numbered, std::vector<Numbered>, Later> stragglers_;
+  /// The ascending run, a ring. An event that came in order is older than a straggler of the same instant:
+  /// at that time the run's last was later.
+  std::vector<TraceEvent> run_;
+  std::size_t run_first_ = 0, run_size_ = 0;
+  std::priority_queue<Straggler, std::vector<Straggler>, Later> stragglers_;
   std::uint64_t next_number_ = 0;
+  std::uint64_t last_in_run_ns_ = 0;
   std::uint64_t handed_on_ns_ = 0;
   std::uint64_t late_ = 0;
 };

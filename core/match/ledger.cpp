@@ -28,6 +28,11 @@ constexpr std::uint64_t late_unmap_ns = 100'000'000;
 /// Enough for every thread of a large process to have one call on its way.
 constexpr std::size_t displaced_limit = 4096;
 
+constexpr std::uint64_t any_time = std::numeric_limits<std::uint64_t>::max();
+
+/// Not a function: then nothing of what is forgotten is even read.
+constexpr auto forget = [](const LiveInterval&) {};
+
 bool only_return_seen(const CallEvent& call) {
   return call.enter_ns == call.exit_ns;
 }
@@ -84,12 +89,7 @@ AddressRange Ledger::mapped_by(const CallEvent& call) const {
 
 void Ledger::apply_if_free(const CallEvent& call, std::uint32_t stack) {
   const AddressRange range = mapped_by(call);
-  if (range.size() != 0 && !owned(range)) apply(call, stack);
-}
-
-bool Ledger::owned(AddressRange range) const {
-  const auto after = live_.lower_bound(range.end);
-  return after != live_.begin() && std::prev(after)->second.end > range.start;
+  if (range.size() != 0 && !live_.any_in(range)) apply(call, stack);
 }
 
 void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
@@ -106,7 +106,7 @@ void Ledger::apply_mmap(const CallEvent& call, std::uint32_t stack) {
   }
   // MAP_FIXED_NOREPLACE fails with EEXIST where something is mapped (man 2 mmap), whatever MAP_FIXED says.
   const bool replaces = (flags & map_fixed) != 0 && (flags & map_fixed_noreplace) == 0;
-  if (replaces) cut(range, call);
+  if (replaces) cut(range, call.enter_ns, forget);
   add({range, stack, call.number, call.exit_ns, call.tid, call.site, (flags & map_grows_down) != 0},
       !replaces);
 }
@@ -121,8 +121,7 @@ void Ledger::apply_munmap(const CallEvent& call) {
     ++counts_.implausible;
     return;
   }
-  const AddressRange range{call.arguments[0], call.arguments[0] + length};
-  for (const AddressRange& part : without_displaced(range, call)) cut(part, call);
+  unmap({call.arguments[0], call.arguments[0] + length}, call);
 }
 
 void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
@@ -144,13 +143,11 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
       {to, to + new_length}, stack, call.number, call.exit_ns, call.tid, call.site, false};
   const bool fixed = (flags & remap_fixed) != 0;
   if (to == from) {
-    if (new_length < old_length)
-      for (const AddressRange& part : without_displaced({from + new_length, from + old_length}, call))
-        cut(part, call);
+    if (new_length < old_length) unmap({from + new_length, from + old_length}, call);
     if (new_length > old_length) add(with_range(made, {from + old_length, from + new_length}), true);
     return;
   }
-  if (fixed) cut(made.range, call);
+  if (fixed) cut(made.range, call.enter_ns, forget);
   // An old length of 0 maps shared memory a second time; MREMAP_DONTUNMAP moves the pages and leaves the
   // mapping (man 2 mremap). Both make a mapping that did not exist, and end none.
   if (old_length == 0 || (flags & remap_dontunmap) != 0) {
@@ -164,7 +161,7 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
     for (const LiveInterval& piece : moved) others.push_back(piece.range);
   counts_.spared += others.size();
   for (const AddressRange& part : subtract({old}, make_range_set(std::move(others))))
-    for (LiveInterval& piece : cut(part, call)) moved.push_back(std::move(piece));
+    cut(part, call.enter_ns, [&](const LiveInterval& piece) { moved.push_back(piece); });
   // What moves keeps its owner; the rest (grown, or mapped before the trace) is the caller's of mremap.
   add(made, !fixed);
   for (LiveInterval& piece : moved) {
@@ -178,9 +175,12 @@ void Ledger::apply_mremap(const CallEvent& call, std::uint32_t stack) {
 
 /// Nothing but the heap lies below the break it had: a brk that would unmap an mmap is another call's result.
 bool Ledger::owns_mapping_between(std::uint64_t start, std::uint64_t end) const {
-  for (auto at = live_.lower_bound(start); at != live_.end() && at->first < end; ++at)
-    if (intervals_[at->second.at].number != nr_brk) return true;
-  return false;
+  bool mapping = false;
+  live_.each_from({start, end}, [&](const LiveInterval& each) {
+    mapping = each.number != nr_brk;
+    return !mapping;
+  });
+  return mapping;
 }
 
 /// The raw call returns the new break, or the old one when it fails (man 2 brk, "C library/kernel
@@ -207,7 +207,7 @@ void Ledger::apply_brk(const CallEvent& call, std::uint32_t stack) {
       ++counts_.spared;
       return;
     }
-    cut({after, before}, call);
+    cut({after, before}, call.enter_ns, forget);
   }
   break_ = now;
   break_exit_ns_ = call.exit_ns;
@@ -228,10 +228,8 @@ void Ledger::add_unsized(const CallEvent& call, std::uint32_t stack) {
     undetached_[call.result] = {here->second, call.exit_ns, call.tid};
   }
   // Rule 1, for the one page that is known to be this call's.
-  CallEvent everything;
-  everything.enter_ns = std::numeric_limits<std::uint64_t>::max();
-  for (const LiveInterval& displaced : cut({call.result, call.result + page_size_}, everything))
-    remember_displaced(displaced, made);
+  cut({call.result, call.result + page_size_}, any_time,
+      [&](const LiveInterval& displaced) { remember_displaced(displaced, made); });
   unsized_[call.result] = made;
 }
 
@@ -253,65 +251,25 @@ void Ledger::apply_shmdt(const CallEvent& call) {
   unsized_.erase(attached);
 }
 
-Ledger::Pieces Ledger::cut(AddressRange range, const CallEvent& call) {
-  Pieces taken;
+template <class Taken>
+void Ledger::cut(AddressRange range, std::uint64_t entered_ns, const Taken& taken) {
   // What has no known length is unmapped from its start or not at all, in practice.
   for (auto at = unsized_.lower_bound(range.start); at != unsized_.end() && at->first < range.end;)
-    at = at->second.since_ns <= call.enter_ns ? unsized_.erase(at) : std::next(at);
-
-  auto at = live_.upper_bound(range.start);
-  if (at != live_.begin() && std::prev(at)->second.end > range.start) --at;
-  std::optional<LiveInterval> rest;  // of the last one; inserting moves what `at` points to
-  while (at != live_.end() && at->first < range.end) {
-    LiveInterval& owner = intervals_[at->second.at];
-    if (owner.since_ns > call.enter_ns) {  // rule 2
-      ++counts_.spared;
-      ++at;
-      continue;
-    }
-    const AddressRange whole = owner.range;
-    const AddressRange gone = common(whole, range);
-    taken.push_back(with_range(owner, gone));
-    if (whole.end > gone.end) rest = with_range(owner, {gone.end, whole.end});
-    if (whole.start < gone.start) {
-      owner.range.end = at->second.end = gone.start;
-      ++at;
-    } else {
-      free_slots_.push_back(at->second.at);
-      at = live_.erase(at);
-    }
-  }
-  if (rest) insert(*rest);
-  return taken;
+    at = at->second.since_ns <= entered_ns ? unsized_.erase(at) : std::next(at);
+  counts_.spared += live_.cut(range, entered_ns, taken);
 }
 
-void Ledger::insert(const LiveInterval& interval) {
-  if (free_slots_.empty()) {
-    live_.emplace(interval.range.start,
-                  Slot{interval.range.end, static_cast<std::uint32_t>(intervals_.size())});
-    intervals_.push_back(interval);
-    return;
-  }
-  const std::uint32_t slot = free_slots_.back();
-  free_slots_.pop_back();
-  intervals_[slot] = interval;
-  live_.emplace(interval.range.start, Slot{interval.range.end, slot});
-}
-
-std::map<std::uint64_t, LiveInterval> Ledger::live() const {
-  std::map<std::uint64_t, LiveInterval> live;
-  for (const auto& [start, slot] : live_) live.emplace_hint(live.end(), start, intervals_[slot.at]);
-  return live;
+void Ledger::unmap(AddressRange range, const CallEvent& call) {
+  if (displaced_.empty() || !only_return_seen(call)) return cut(range, call.enter_ns, forget);
+  for (const AddressRange& part : without_displaced(range, call)) cut(part, call.enter_ns, forget);
 }
 
 void Ledger::add(const LiveInterval& interval, bool proves_free) {
   // Whatever is still here is older by exit; it ends where the new one begins.
-  CallEvent everything;
-  everything.enter_ns = std::numeric_limits<std::uint64_t>::max();
-  for (const LiveInterval& displaced : cut(interval.range, everything)) {
+  cut(interval.range, any_time, [&](const LiveInterval& displaced) {
     if (proves_free) remember_displaced(displaced, interval);
-  }
-  insert(interval);
+  });
+  live_.insert(interval);
 }
 
 void Ledger::remember_displaced(const LiveInterval& interval, const LiveInterval& by) {
@@ -335,7 +293,6 @@ Ledger::Pieces Ledger::take_displaced(AddressRange range, const CallEvent& call)
 }
 
 std::vector<AddressRange> Ledger::without_displaced(AddressRange range, const CallEvent& call) {
-  if (displaced_.empty() || !only_return_seen(call)) return {range};
   std::vector<AddressRange> foretold;
   for (const LiveInterval& piece : take_displaced(range, call)) foretold.push_back(piece.range);
   counts_.spared += foretold.size();

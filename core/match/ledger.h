@@ -21,22 +21,11 @@
 #include <map>
 #include <vector>
 
-#include <absl/container/btree_map.h>
-
 #include "core/capture/call_event.h"
+#include "core/match/interval_map.h"
 #include "core/process/vma.h"
 
 namespace whomap {
-
-struct LiveInterval {
-  AddressRange range;
-  std::uint32_t stack = 0;
-  std::int64_t number = 0;     ///< the call that made it
-  std::uint64_t since_ns = 0;  ///< exit of the call that put it at this address
-  pid_t tid = 0;
-  std::uint32_t site = 0;
-  bool grows_down = false;  ///< MAP_GROWSDOWN: may have become longer at its start without a call
-};
 
 /// What the ledger had to decide, for the report's notes.
 struct LedgerCounts {
@@ -66,7 +55,7 @@ class Ledger {
   void set_break(std::uint64_t address) { break_ = address; }
 
   /// Live intervals by start address: a copy, O(n log n).
-  [[nodiscard]] std::map<std::uint64_t, LiveInterval> live() const;
+  [[nodiscard]] std::map<std::uint64_t, LiveInterval> live() const { return live_.copy(); }
   /// By address, what is known to begin there and not how long it is (range.end == range.start): attached
   /// System V segments, and mmap calls from logs without arguments. The maps know more.
   [[nodiscard]] const std::map<std::uint64_t, LiveInterval>& unsized() const { return unsized_; }
@@ -80,10 +69,6 @@ class Ledger {
     pid_t by = 0;
   };
   using Pieces = std::vector<LiveInterval>;
-  struct Slot {
-    std::uint64_t end = 0;  ///< that of the interval, at hand for looking around
-    std::uint32_t at = 0;   ///< index in intervals_
-  };
 
   void apply_mmap(const CallEvent& call, std::uint32_t stack);
   void apply_munmap(const CallEvent& call);
@@ -93,20 +78,19 @@ class Ledger {
   void add_unsized(const CallEvent& call, std::uint32_t stack);
   void apply_shmdt(const CallEvent& call);
 
-  /// Takes out what `range` covers and `call` may unmap under rule 2; returns it.
-  Pieces cut(AddressRange range, const CallEvent& call);
+  /// Takes out what `range` covers and a call entered at `entered_ns` may unmap under rule 2.
+  template <class Taken>
+  void cut(AddressRange range, std::uint64_t entered_ns, const Taken& taken);
+  /// The same for an unmapping call, with what it spares (see without_displaced).
+  void unmap(AddressRange range, const CallEvent& call);
   /// The parts of `range` that are left for a munmap whose entry time is unknown.
   std::vector<AddressRange> without_displaced(AddressRange range, const CallEvent& call);
-  /// Its range must be free.
-  void insert(const LiveInterval& interval);
   /// The owner takes its range from whoever has it.
   void add(const LiveInterval& interval, bool proves_free);
   Pieces take_displaced(AddressRange range, const CallEvent& call);
   void remember_displaced(const LiveInterval& interval, const LiveInterval& by);
 
   [[nodiscard]] std::uint64_t page_up(std::uint64_t length) const;
-  /// Any live interval in `range`.
-  [[nodiscard]] bool owned(AddressRange range) const;
   /// What the call maps that was not mapped before; empty for calls that map nothing or cannot have returned
   /// that.
   [[nodiscard]] AddressRange mapped_by(const CallEvent& call) const;
@@ -115,12 +99,7 @@ class Ledger {
 
   std::uint64_t page_size_;
   std::uint64_t huge_page_size_;
-  /// Live intervals by start address, as indices into intervals_. A B-tree of small entries: with 100,000 of
-  /// them a look-up in a std::map waits for memory at every other of its 17 levels, and that was half of the
-  /// time of a match.
-  absl::btree_map<std::uint64_t, Slot> live_;
-  std::vector<LiveInterval> intervals_;
-  std::vector<std::uint32_t> free_slots_;  ///< of intervals_
+  IntervalMap live_;
   std::map<std::uint64_t, LiveInterval> unsized_;
   /// Addresses at which a segment was attached while another was: the detaching call is still to come.
   std::map<std::uint64_t, Displaced> undetached_;

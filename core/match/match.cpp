@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "core/match/attribution.h"
+#include "core/match/call_counts.h"
 #include "core/match/event_order.h"
+#include "core/match/event_pipe.h"
 #include "core/match/history.h"
 #include "core/match/ledger.h"
 #include "core/match/quantity.h"
@@ -25,38 +28,7 @@ namespace {
 /// How much later than its effect a return may be seen: GDB hands over the stops of many threads one by one.
 constexpr std::uint64_t late_return_ns = 100'000'000;
 
-constexpr std::int64_t nr_mmap = 9, nr_munmap = 11, nr_brk = 12, nr_mremap = 25;
-
-struct RowKeyHash {
-  std::size_t operator()(const RowKey& key) const {
-    return std::hash<std::uint64_t>{}(static_cast<std::uint64_t>(key.stack) << 16 ^
-                                      static_cast<std::uint64_t>(key.number));
-  }
-};
-
-class RowCounts {
- public:
-  std::uint64_t count = 0, failed = 0;
-  std::uint64_t mapped_bytes = 0, unmapped_bytes = 0;
-  std::uint64_t first_ns = std::numeric_limits<std::uint64_t>::max(), last_ns = 0;
-  std::uint32_t site = 0;
-  pid_t last_tid = -1;
-
-  /// Cheap for the few threads of most rows, and no worse than n log n for any number of them.
-  void add_thread(pid_t tid) {
-    threads_.push_back(tid);
-    if (threads_.size() >= compact_at_) compact_at_ = std::max<std::size_t>(1024, 2 * thread_count());
-  }
-  std::size_t thread_count() {
-    std::sort(threads_.begin(), threads_.end());
-    threads_.erase(std::unique(threads_.begin(), threads_.end()), threads_.end());
-    return threads_.size();
-  }
-
- private:
-  std::vector<pid_t> threads_;  ///< with repetitions
-  std::size_t compact_at_ = 1024;
-};
+constexpr std::int64_t nr_munmap = 11;
 
 /// Programs are loaded at random addresses: two processes have in common what the kernel maps for all, or
 /// they are one.
@@ -66,11 +38,6 @@ bool another_process(const Snapshot& before, const Snapshot& after) {
     if (region.vma.name != "[vsyscall]") own.push_back(region.vma.range());
   const RangeSet addresses = make_range_set(std::move(own));
   return !addresses.empty() && intersect(addresses, mapped_addresses(after)).empty();
-}
-
-void add_saturating(std::uint64_t& sum, std::uint64_t more) {
-  sum = more > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max()
-                                                               : sum + more;
 }
 
 class Matcher {
@@ -163,14 +130,30 @@ class Matcher {
     }
     const std::uint64_t until = after_ ? after_->time_ns : std::numeric_limits<std::uint64_t>::max();
     const std::uint64_t read_for = after_ ? after_->duration_ns : 0;
-    EventOrder order([&](const TraceEvent& event) {
+    const auto apply = [&](const TraceEvent& event) {
       if (event.call.exit_ns <= until) return ledger_.apply(event.call, event.stack);
       ++after_last_snapshot_;
       // The snapshot may show it all the same: reading took time, and a thread that waits for the tracer has
       // its mapping before its return is timed.
       if (event.call.exit_ns - until <= read_for + late_return_ns)
         ledger_.apply_if_free(event.call, event.stack);
-    });
+    };
+    Result<TraceReadSummary> summary;
+    pipe_events([&](const EventSink& put) { summary = read_in_order(put); },
+                [&](const TraceEvent& event) {
+                  calls_.add(event);
+                  apply(event);
+                });
+    if (!summary) return tl::make_unexpected(summary.error());
+    answer_.read = std::move(*summary);
+    answer_.events = calls_.events();
+    answer_.failed_calls = calls_.failed();
+    return {};
+  }
+
+  /// On the thread that reads.
+  Result<TraceReadSummary> read_in_order(const EventSink& put) {
+    EventOrder order(put);
     TraceVisitor visitor;
     // Decoded a second time only so that this pass judges every line.
     visitor.stack = [](const Stack&) {};
@@ -179,51 +162,17 @@ class Matcher {
     visitor.lost = [](const LostRecord&) {};
     visitor.note = [](const std::string&) {};
     visitor.unknown = [&](const nlohmann::ordered_json&) { ++unknown_records_; };
-    visitor.event = [&](const TraceEvent& event) {
-      count(event);
-      order.push(event);
-    };
+    visitor.event = [&](const TraceEvent& event) { order.push(event); };
     auto summary = read_trace(path_, visitor);
-    if (!summary) return tl::make_unexpected(summary.error());
     order.flush();
     late_ = order.late();
-    answer_.read = std::move(*summary);
-    return {};
-  }
-
-  void count(const TraceEvent& event) {
-    const CallEvent& call = event.call;
-    ++answer_.events;
-    first_event_ns_ = std::min(first_event_ns_, call.exit_ns);
-    last_event_ns_ = std::max(last_event_ns_, call.exit_ns);
-    auto [at, fresh] = rows_.try_emplace(RowKey{event.stack, call.number});
-    RowCounts& row = at->second;
-    if (fresh) row.site = call.site;
-    row.first_ns = std::min(row.first_ns, call.exit_ns);
-    row.last_ns = std::max(row.last_ns, call.exit_ns);
-    if (call.tid != row.last_tid) {
-      row.last_tid = call.tid;
-      row.add_thread(call.tid);
-    }
-    // A raw brk that fails returns the break as it was (man 2 brk).
-    const bool failed = call.number == nr_brk ? call.arguments[0] != 0 && call.result != call.arguments[0]
-                                              : is_syscall_error(call.result);
-    if (failed) {
-      ++row.failed;
-      ++answer_.failed_calls;
-      return;
-    }
-    ++row.count;
-    if (call.number == nr_mmap) add_saturating(row.mapped_bytes, call.arguments[1]);
-    if (call.number == nr_munmap) add_saturating(row.unmapped_bytes, call.arguments[1]);
-    if (call.number == nr_mremap && call.arguments[2] > call.arguments[1])
-      add_saturating(row.mapped_bytes, call.arguments[2] - call.arguments[1]);
+    return summary;
   }
 
   Answer answer() {
     Attribution attribution;
-    if (after_ && !after_time_known_) after_->time_ns = std::max(last_event_ns_, answer_.totals.end_ns);
-    if (before_ && before_->time_ns == 0 && answer_.events != 0) before_->time_ns = first_event_ns_;
+    if (after_ && !after_time_known_) after_->time_ns = std::max(calls_.last_ns(), answer_.totals.end_ns);
+    if (before_ && before_->time_ns == 0 && answer_.events != 0) before_->time_ns = calls_.first_ns();
     if (before_ && after_) {
       attribution = attribute(*before_, *after_, ledger_);
       answer_.threads_before = before_->threads;
@@ -242,7 +191,11 @@ class Matcher {
       answer_.lost = std::max(answer_.totals.lost, lost_records_.value_or(0));
     else
       answer_.lost = lost_records_;
-    for (const auto& [key, counts] : rows_) answer_.stacks.push_back(row(key, counts, attribution));
+    if (answer_.lost.value_or(0) != 0)
+      for (Unexplained& part : answer_.unexplained)
+        if (part.reason.find("captured") != std::string::npos)
+          part.reason += fmt::format(" ({} lost)", count_text(*answer_.lost, "call"));
+    for (const RowCounts& counts : calls_.rows()) answer_.stacks.push_back(row(counts, attribution));
     std::sort(answer_.stacks.begin(), answer_.stacks.end(),
               [](const StackAnswer& left, const StackAnswer& right) {
                 if (left.growth_bytes != right.growth_bytes) return left.growth_bytes > right.growth_bytes;
@@ -253,10 +206,10 @@ class Matcher {
     const bool with_history = options_.history && !options_.history->snapshots.empty() && before_ && after_ &&
                               options_.regions.empty();
     if (with_history) add_history(answer_, *before_, *after_, *options_.history);
-    judge(answer_, attribution);
+    const auto own_roles = options_.known.frames.empty() ? nullptr : FrameRoles::with(options_.known.frames);
+    judge(answer_, attribution, own_roles ? *own_roles : FrameRoles::shipped());
     if (answer_.watched) answer_.verdict_text += " " + history_text(*answer_.watched);
-    for (StackAnswer& each : answer_.stacks)
-      each.advice = known_causes(options_.signatures, each.stack, each.verdict);
+    add_advice();
     add_notes(attribution);
     return std::move(answer_);
   }
@@ -264,9 +217,9 @@ class Matcher {
   [[nodiscard]] double seconds() const {
     if (answer_.header.clock == order_clock) return 0;
     std::uint64_t from =
-        before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, first_event_ns_);
-    if (from == 0) from = first_event_ns_;
-    std::uint64_t to = last_event_ns_;
+        before_ && after_ ? before_->time_ns : std::min(answer_.header.start_ns, calls_.first_ns());
+    if (from == 0) from = calls_.first_ns();
+    std::uint64_t to = calls_.last_ns();
     if (before_ && after_ && (options_.regions.empty() || after_time_known_))
       to = after_->time_ns;
     else if (answer_.complete)
@@ -274,7 +227,8 @@ class Matcher {
     return to > from ? static_cast<double>(to - from) / 1e9 : 0;
   }
 
-  StackAnswer row(const RowKey& key, const RowCounts& counts, const Attribution& attribution) const {
+  StackAnswer row(const RowCounts& counts, const Attribution& attribution) const {
+    const RowKey key = counts.key;
     StackAnswer row;
     if (const auto known = stacks_.find(key.stack); known != stacks_.end()) {
       row.stack = known->second;
@@ -290,7 +244,7 @@ class Matcher {
     row.unmapped_bytes = counts.unmapped_bytes;
     row.first_ns = counts.first_ns;
     row.last_ns = counts.last_ns;
-    row.threads = RowCounts(counts).thread_count();
+    row.threads = counts.threads;
     if (const auto found = attribution.rows.find(key); found != attribution.rows.end()) {
       const RowGrowth& growth = found->second;
       row.live_bytes = growth.live_bytes;
@@ -308,6 +262,27 @@ class Matcher {
     if (answer_.seconds > 0)
       row.bytes_per_minute = static_cast<double>(row.growth_bytes) * 60 / answer_.seconds;
     return row;
+  }
+
+  /// Causes are looked for where there is growth; where there is none, in what a report shows.
+  void add_advice() {
+    constexpr std::size_t without_growth = 100;
+    const SignatureFile& known = options_.known;
+    std::map<std::uint32_t, std::vector<std::string>> kinds;
+    for (const RegionAnswer& region : answer_.regions)
+      for (const std::uint32_t stack : region.stacks) kinds[stack].push_back(region.kind);
+    for (std::size_t i = 0; i < answer_.stacks.size(); ++i) {
+      StackAnswer& row = answer_.stacks[i];
+      if (row.growth_bytes != 0 || i < without_growth)
+        row.advice = known_causes(known.stacks, row.stack, row.verdict, kinds[row.stack.id]);
+    }
+    if (!after_) return;
+    std::map<std::uint64_t, const Region*> by_start;
+    for (const Region& region : after_->regions) by_start[region.vma.start] = &region;
+    for (RegionAnswer& each : answer_.regions)
+      if (const auto found = by_start.find(each.range.start); found != by_start.end())
+        each.advice = known_region_causes(known.regions, *found->second, each.kind);
+    answer_.advice = known_process_causes(known.processes, *after_, answer_.verdict_class);
   }
 
   void add_notes(const Attribution& attribution) {
@@ -390,12 +365,11 @@ class Matcher {
   const MatchOptions& options_;
   Answer answer_;
   std::unordered_map<std::uint32_t, Stack> stacks_;
-  std::unordered_map<RowKey, RowCounts, RowKeyHash> rows_;
+  CallCounts calls_;
   std::optional<Snapshot> before_, after_;
   std::optional<std::uint64_t> lost_records_;
   std::vector<std::string> lost_reasons_;
   Ledger ledger_;
-  std::uint64_t first_event_ns_ = std::numeric_limits<std::uint64_t>::max(), last_event_ns_ = 0;
   bool own_before_ = false;       ///< the trace has a first snapshot itself
   bool after_time_known_ = true;  ///< after_->time_ns is when it was taken
   std::uint64_t unknown_records_ = 0, after_last_snapshot_ = 0, late_ = 0;

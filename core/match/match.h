@@ -10,7 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/match/culprit.h"
-#include "core/match/signatures.h"
+#include "core/match/signature_file.h"
 #include "core/regions/growth_shape.h"
 #include "core/trace/reader.h"
 #include "core/trace/records.h"
@@ -63,6 +63,7 @@ struct RegionAnswer {
   std::uint64_t explained_bytes = 0;
   std::vector<std::uint32_t> stacks;
   std::optional<RegionTrend> watched;
+  std::vector<Advice> advice;  ///< by certainty
 };
 
 /// What a watch of the same process adds.
@@ -113,6 +114,7 @@ struct Answer {
   Growth growth;
   std::string verdict_class;  ///< empty: undecided
   std::string verdict_text;
+  std::vector<Advice> advice;            ///< where no stack can have one: by what the process has mapped
   std::vector<StackAnswer> stacks;       ///< by growth_bytes, descending
   std::vector<RegionAnswer> regions;     ///< grown ones, by size_delta, descending
   std::vector<Unexplained> unexplained;  ///< by bytes, descending
@@ -140,8 +142,8 @@ struct MatchOptions {
   /// the trace's last; where the trace has none of its own (an imported log), the first one is the state
   /// before.
   std::vector<Snapshot> regions;
-  std::string regions_name;           ///< where they come from, for the notes
-  std::vector<Signature> signatures;  ///< known causes to look for
+  std::string regions_name;  ///< where they come from, for the notes
+  SignatureFile known;       ///< causes to look for, and rules for frames beside our own
   /// What is known of the time around the trace. It stands in for snapshots that a cut trace has not.
   std::optional<RegionHistory> history;
 };

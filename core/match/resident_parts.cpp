@@ -59,9 +59,10 @@ std::optional<double> resident_before(const Snapshot& before, AddressRange range
   return bytes;
 }
 
-std::vector<ResidentPart> resident_parts(const Snapshot& before, const Snapshot& after, const RangeSet& fresh,
-                                         double explained, std::int64_t total) {
+ResidentChange resident_parts(const Snapshot& before, const Snapshot& after, const RangeSet& fresh,
+                              double explained, std::int64_t total) {
   std::map<std::string_view, double> parts;
+  double touched = 0;
   double in_new = 0;
   std::size_t cursor = 0;
   for (std::size_t i = 0; i < after.regions.size(); ++i) {
@@ -73,7 +74,9 @@ std::vector<ResidentPart> resident_parts(const Snapshot& before, const Snapshot&
     const double largest = static_cast<double>(total_size(new_part));
     const double here = counted(after, new_part).value_or(std::clamp(delta, 0.0, largest));
     in_new += here;
-    if (delta != here) parts[older_memory(region, classify(after, i).kind)] += delta - here;
+    if (delta == here) continue;
+    parts[older_memory(region, kind_of(after, i))] += delta - here;
+    if (!holds_file_pages(region)) touched += delta - here;
   }
   // What was resident in regions, or parts of regions, that are gone.
   const RangeSet still_there = mapped_addresses(after);
@@ -87,7 +90,9 @@ std::vector<ResidentPart> resident_parts(const Snapshot& before, const Snapshot&
   parts["in new memory that captured calls mapped"] = explained;
   parts["in new memory that no captured call mapped"] = in_new - explained;
   parts["in memory that is no longer mapped"] = -gone;
-  std::vector<ResidentPart> result;
+  ResidentChange change;
+  change.touched_older = static_cast<std::int64_t>(std::llround(touched));
+  std::vector<ResidentPart>& result = change.parts;
   std::int64_t rest = total;
   for (const auto& [where, bytes] : parts) {
     const auto rounded = static_cast<std::int64_t>(std::llround(bytes));
@@ -98,7 +103,7 @@ std::vector<ResidentPart> resident_parts(const Snapshot& before, const Snapshot&
   if (rest != 0) result.push_back({"counted by the kernel at another moment, or shared zero pages", rest});
   std::sort(result.begin(), result.end(),
             [](const ResidentPart& left, const ResidentPart& right) { return left.bytes > right.bytes; });
-  return result;
+  return change;
 }
 
 }  // namespace whomap

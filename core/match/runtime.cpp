@@ -1,61 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/match/runtime.h"
 
-#include <algorithm>
-#include <array>
-
 namespace whomap {
-namespace {
-
-/// CPython: Objects/obmalloc.c and the allocation functions of Modules/gcmodule.c and Objects/typeobject.c.
-constexpr std::array<std::string_view, 29> cpython_functions{"_PyObject_ArenaMmap",
-                                                             "_PyObject_ArenaAlloc",
-                                                             "_PyMem_ArenaAlloc",
-                                                             "new_arena",
-                                                             "allocate_from_new_pool",
-                                                             "pymalloc_alloc",
-                                                             "pymalloc_realloc",
-                                                             "_PyObject_Malloc",
-                                                             "PyObject_Malloc",
-                                                             "_PyObject_Calloc",
-                                                             "PyObject_Calloc",
-                                                             "_PyObject_Realloc",
-                                                             "PyObject_Realloc",
-                                                             "PyMem_Malloc",
-                                                             "PyMem_Calloc",
-                                                             "PyMem_Realloc",
-                                                             "_PyMem_RawMalloc",
-                                                             "PyMem_RawMalloc",
-                                                             "PyMem_RawCalloc",
-                                                             "PyMem_RawRealloc",
-                                                             "_PyObject_New",
-                                                             "_PyObject_NewVar",
-                                                             "_PyObject_GC_New",
-                                                             "_PyObject_GC_NewVar",
-                                                             "gc_alloc",
-                                                             "_PyObject_GC_Alloc",
-                                                             "_PyObject_GC_Malloc",
-                                                             "PyType_GenericAlloc",
-                                                             "_PyType_AllocNoTrack"};
-
-bool is_go(std::string_view name) {
-  // runtime.main and runtime.goexit are where a goroutine begins, not its memory manager.
-  return name.starts_with("runtime.") && name != "runtime.main" && name != "runtime.goexit" &&
-         name != "runtime.goexit.abi0";
-}
-
-/// HotSpot: the operating system layer and the spaces it commits for heap, metaspace and code.
-bool is_jvm(std::string_view name, std::string_view module) {
-  constexpr std::array<std::string_view, 8> prefixes{
-      "os::",         "ReservedSpace",    "VirtualSpace",        "G1PageBasedVirtualSpace",
-      "Generation::", "CardGeneration::", "TenuredGeneration::", "metaspace::"};
-  return module.starts_with("libjvm.so") &&
-         std::any_of(prefixes.begin(), prefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-}  // namespace
-
 std::string qualified_name(std::string_view demangled) {
   std::string flat;
   int depth = 0;
@@ -88,17 +34,6 @@ std::string qualified_name(std::string_view demangled) {
   return space == std::string::npos ? flat : flat.substr(space + 1);
 }
 
-std::optional<Runtime> runtime_of(const Frame& frame, std::string_view module) {
-  if (!frame.function) return std::nullopt;
-  const std::string name = qualified_name(*frame.function);
-  if (std::find(cpython_functions.begin(), cpython_functions.end(), name) != cpython_functions.end())
-    return Runtime::cpython;
-  if (is_go(name)) return Runtime::go;
-  if (is_jvm(name, module)) return Runtime::jvm;
-  if (name.starts_with("v8::")) return Runtime::v8;
-  return std::nullopt;
-}
-
 bool is_standard_library(const Frame& frame) {
   if (!frame.function) return false;
   const std::string name = qualified_name(*frame.function);
@@ -119,14 +54,35 @@ std::string_view profiler_for(std::optional<Runtime> runtime) {
   if (!runtime) return "A heap profiler (heaptrack, or memray for Python) shows who holds the blocks";
   switch (*runtime) {
     case Runtime::cpython:
-      return "A Python memory profiler (memray, or tracemalloc) shows who holds the objects";
+      return "Who holds the objects is seen in Python: memray attach PID (who allocates, native code "
+             "included), or tracemalloc (the line that allocated what is live; python -X tracemalloc); "
+             "py-spy dump -p PID shows the lines that run at one moment";
     case Runtime::go: return "Go's heap profile (runtime/pprof, net/http/pprof) shows who holds the objects";
     case Runtime::jvm:
-      return "The JVM's own tools show who holds it (jcmd PID GC.class_histogram for the Java heap; jcmd PID "
-             "VM.native_memory if it was started with -XX:NativeMemoryTracking=summary)";
+      return "The JVM's own tools show who holds it: jcmd PID GC.class_histogram for the Java heap, jcmd PID "
+             "VM.native_memory for what is outside of it (if started with -XX:NativeMemoryTracking=summary; "
+             "direct ByteBuffers are its \"Other\", and -XX:MaxDirectMemorySize limits them)";
     case Runtime::v8:
       return "A heap snapshot of V8 (node --heapsnapshot-signal, or the inspector) shows who holds the "
-             "objects";
+             "objects; Buffers and ArrayBuffers lie outside its heap, process.memoryUsage() counts them "
+             "(arrayBuffers, external), and the snapshot shows who holds them";
+  }
+  return "";
+}
+
+std::string_view runtime_lines(const Stack& stack) {
+  for (const Frame& frame : stack.frames) {
+    if (!frame.function) continue;
+    const std::string_view name = *frame.function;
+    if (name.starts_with("_PyEval_") || name.starts_with("PyEval_") || name.starts_with("_PyFunction_"))
+      return "It is called from Python: py-spy dump -p PID shows the Python lines of one moment, memray "
+             "attach PID those that go on allocating through malloc and mmap (tracemalloc sees only objects "
+             "of Python's own allocator).";
+    if (name.starts_with("JavaCalls::"))
+      return "It is called from Java: async-profiler (asprof -e mmap PID) shows the Java lines; jcmd PID "
+             "Compiler.perfmap (JDK 17 and later) before the next trace names compiled frames.";
+    if (name.starts_with("node::") || name.starts_with("v8::"))
+      return "It is called from JavaScript: node --perf-basic-prof names its frames in a trace.";
   }
   return "";
 }

@@ -7,80 +7,24 @@
 #include <fmt/format.h>
 #include <re2/re2.h>
 
-#include "core/base/files.h"
-#include "core/base/json_fields.h"
 #include "core/match/culprit.h"
+#include "core/regions/classes.h"
 
 namespace whomap {
 namespace {
 
-using nlohmann::json;
-using Regex = std::shared_ptr<const re2::RE2>;
+bool holds(const std::vector<std::string>& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
 
-/// Reads one signature; the first problem is kept.
-class SignatureReader {
- public:
-  SignatureReader(const json& object, std::string where)
-      : fields_(object, where), object_(object), where_(where) {}
+Advice advice_of(const KnownCause& known) {
+  return {known.id, known.cause, known.remedy, known.hazard, known.source, known.certainty};
+}
 
-  Signature read() {
-    Signature signature;
-    signature.id = fields_.text("id");
-    signature.frames = patterns("frames", true);
-    signature.without = patterns("without", false);
-    if (json_member(object_, "classes") != nullptr) signature.classes = fields_.texts("classes");
-    signature.nameless_possible = json_bool(object_, "nameless_possible").value_or(false);
-    signature.cause = fields_.text("cause");
-    signature.remedy = json_string(object_, "remedy").value_or("");
-    signature.hazard = json_string(object_, "hazard").value_or("");
-    signature.source = fields_.text("source");
-    signature.certainty = fields_.text("certainty");
-    if (const json* const version = json_member(object_, "version"))
-      signature.version = VersionCondition{regex(*version, "of"), json_string(*version, "from").value_or(""),
-                                           json_string(*version, "to").value_or("")};
-    if (signature.version && signature.version->of && signature.version->of->NumberOfCapturingGroups() != 1)
-      fields_.wrong("version.of", "an expression with one group");
-    if (signature.remedy.empty() != signature.hazard.empty())
-      fields_.wrong(signature.remedy.empty() ? "remedy" : "hazard",
-                    "there, and a remedy needs its hazard (\"none known\" is one)");
-    if (signature.certainty != "A" && signature.certainty != "B" && signature.certainty != "C")
-      fields_.wrong("certainty", "A, B or C");
-    return signature;
-  }
-  [[nodiscard]] const std::string& problem() const { return fields_.problem(); }
-
- private:
-  Regex regex(const json& object, const char* name) {
-    const auto text = json_string(object, name);
-    if (!text) return nullptr;
-    re2::RE2::Options options;
-    options.set_log_errors(false);
-    auto expression = std::make_shared<re2::RE2>(*text, options);
-    if (!expression->ok()) {
-      fields_.wrong(name, fmt::format("an expression: {}", expression->error()));
-      return nullptr;
-    }
-    return expression;
-  }
-
-  std::vector<FramePattern> patterns(const char* name, bool needed) {
-    std::vector<FramePattern> result;
-    if (!needed && json_member(object_, name) == nullptr) return result;
-    const json* const list = fields_.array(name);
-    if (list == nullptr) return result;
-    for (const json& each : *list) {
-      FramePattern pattern{regex(each, "module"), regex(each, "function")};
-      if (!pattern.module && !pattern.function) fields_.wrong(name, "a list of {module, function}");
-      result.push_back(std::move(pattern));
-    }
-    if (result.empty()) fields_.wrong(name, "a list with a frame in it");
-    return result;
-  }
-
-  JsonFields fields_;
-  const json& object_;
-  std::string where_;
-};
+void surest_first(std::vector<Advice>& advice) {
+  std::stable_sort(advice.begin(), advice.end(),
+                   [](const Advice& left, const Advice& right) { return left.certainty < right.certainty; });
+}
 
 enum class Fit { no, possible, yes };
 
@@ -169,60 +113,22 @@ bool version_less(std::string_view left, std::string_view right) {
   return false;
 }
 
-Result<std::vector<Signature>> signatures_from_text(std::string_view text, const std::string& name) {
-  const json file = parse_json(text);
-  if (json_string(file, "format") != "whomap-signatures")
-    return fail(ErrorCode::input_kind, fmt::format("{} is not a file of signatures", name),
-                "core/README.md describes the format");
-  if (json_unsigned(file, "version") != 1)
-    return fail(ErrorCode::input_kind, fmt::format("{}: this whomap reads version 1", name));
-  const json* const list = json_member(file, "signatures");
-  if (list == nullptr || !list->is_array())
-    return fail(ErrorCode::input_damaged, fmt::format("{} has no list of signatures", name));
-  std::vector<Signature> signatures;
-  for (const json& each : *list) {
-    SignatureReader reader(
-        each, json_string(each, "id").value_or(fmt::format("signatures[{}]", signatures.size())));
-    Signature signature = reader.read();
-    if (!reader.problem().empty())
-      return fail(ErrorCode::input_damaged, fmt::format("{}: {}", name, reader.problem()),
-                  "core/README.md describes the format");
-    signatures.push_back(std::move(signature));
-  }
-  return signatures;
-}
-
-Result<std::vector<Signature>> load_signatures(const std::string& path) {
-  const auto text = read_file(path);
-  if (!text) return tl::make_unexpected(text.error());
-  return signatures_from_text(*text, path);
-}
-
-void add_signatures(std::vector<Signature>& signatures, std::vector<Signature> more) {
-  for (Signature& each : more) {
-    const auto same = std::find_if(signatures.begin(), signatures.end(),
-                                   [&](const Signature& known) { return known.id == each.id; });
-    if (same != signatures.end())
-      *same = std::move(each);
-    else
-      signatures.push_back(std::move(each));
-  }
-}
-
 std::vector<Advice> known_causes(const std::vector<Signature>& signatures, const Stack& stack,
-                                 std::string_view stack_class) {
+                                 std::string_view stack_class, std::span<const std::string> region_kinds) {
   std::vector<Advice> advice;
   for (const Signature& signature : signatures) {
-    if (!signature.classes.empty() &&
-        std::find(signature.classes.begin(), signature.classes.end(), stack_class) == signature.classes.end())
+    if (!signature.classes.empty() && !holds(signature.classes, stack_class)) continue;
+    if (!signature.region_kinds.empty() &&
+        std::none_of(region_kinds.begin(), region_kinds.end(),
+                     [&](const std::string& kind) { return holds(signature.region_kinds, kind); }))
       continue;
     const Fit fit = fits(signature, stack);
     if (fit == Fit::no) continue;
     const auto version = signature.version ? version_text(*signature.version, stack) : std::string();
     if (!version) continue;
     if (fit == Fit::yes) {
-      advice.push_back({signature.id, signature.cause + *version, signature.remedy, signature.hazard,
-                        signature.source, signature.certainty});
+      advice.push_back(advice_of(signature));
+      advice.back().cause += *version;
       continue;
     }
     // Without the deciding frame nothing is advised, and what is said is a step less sure.
@@ -234,8 +140,44 @@ std::vector<Advice> known_causes(const std::vector<Signature>& signatures, const
                      nameless_module(signature, stack, holder), signature.cause, *version),
          "", "", signature.source, signature.certainty == "A" ? "B" : "C"});
   }
-  std::stable_sort(advice.begin(), advice.end(),
-                   [](const Advice& left, const Advice& right) { return left.certainty < right.certainty; });
+  surest_first(advice);
+  return advice;
+}
+
+std::vector<Advice> known_region_causes(const std::vector<RegionSignature>& signatures, const Region& region,
+                                        std::string_view kind) {
+  const auto part = [&](std::optional<std::uint64_t> bytes) {
+    const std::uint64_t resident = region.rss.value_or(0);
+    return bytes && resident != 0 ? static_cast<double>(*bytes) / static_cast<double>(resident) : 0;
+  };
+  std::vector<Advice> advice;
+  for (const RegionSignature& each : signatures) {
+    if (each.name && !re2::RE2::PartialMatch(region.vma.name, *each.name)) continue;
+    if (!each.kinds.empty() && !holds(each.kinds, kind)) continue;
+    if (!each.flag.empty() && !has_flag(region, each.flag)) continue;
+    if (each.file_pages && !holds_file_pages(region)) continue;
+    if (each.huge_pages && part(region.anon_huge_pages) < *each.huge_pages) continue;
+    if (each.lazy_free && part(region.lazy_free) < *each.lazy_free) continue;
+    advice.push_back(advice_of(each));
+  }
+  surest_first(advice);
+  return advice;
+}
+
+std::vector<Advice> known_process_causes(const std::vector<ProcessSignature>& signatures,
+                                         const Snapshot& snapshot, std::string_view verdict) {
+  std::vector<Advice> advice;
+  for (const ProcessSignature& each : signatures) {
+    if (!holds(each.verdicts, verdict)) continue;
+    const bool mapped =
+        std::any_of(snapshot.regions.begin(), snapshot.regions.end(), [&](const Region& region) {
+          const std::string_view name = region.vma.name;
+          const std::string_view file = name.substr(name.rfind('/') + 1);
+          return re2::RE2::PartialMatch(re2::StringPiece(file.data(), file.size()), *each.mapped);
+        });
+    if (mapped) advice.push_back(advice_of(each));
+  }
+  surest_first(advice);
   return advice;
 }
 

@@ -4,11 +4,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/regions/snapshot.h"
 #include "core/symbols/frame.h"
 
 namespace re2 {
@@ -29,19 +31,41 @@ struct VersionCondition {
   std::string from, to;                ///< both included; empty: open
 };
 
-struct Signature {
+/// What every signature says.
+struct KnownCause {
   std::string id;
-  std::vector<FramePattern> frames;   ///< in this order, innermost first; others may lie between
-  std::vector<FramePattern> without;  ///< in no frame of the stack
-  std::vector<std::string> classes;   ///< of the stack; empty: any
-  std::optional<VersionCondition> version;
-  /// Frames without a name in a module that fits count as possible: the module alone says something.
-  bool nameless_possible = false;
   std::string cause;
   std::string remedy, hazard;  ///< both or neither
   std::string source;
   std::string certainty;  ///< "A": read in source or documentation, "B": measured by who reported it, "C":
                           ///< unconfirmed
+};
+
+/// Of a stack.
+struct Signature : KnownCause {
+  std::vector<FramePattern> frames;       ///< in this order, innermost first; others may lie between
+  std::vector<FramePattern> without;      ///< in no frame of the stack
+  std::vector<std::string> classes;       ///< of the stack; empty: any
+  std::vector<std::string> region_kinds;  ///< the stack's growth lies in a region of one; empty: any
+  std::optional<VersionCondition> version;
+  /// Frames without a name in a module that fits count as possible: the module alone says something.
+  bool nameless_possible = false;
+};
+
+/// Of a region, whatever mapped it. All conditions that are given must hold.
+struct RegionSignature : KnownCause {
+  std::shared_ptr<const re2::RE2> name;  ///< of the whole name in maps
+  std::vector<std::string> kinds;        ///< of the region
+  std::string flag;                      ///< of VmFlags, two letters
+  bool file_pages = false;               ///< it can only hold pages of a file
+  /// Least part of what is resident: AnonHugePages, LazyFree.
+  std::optional<double> huge_pages, lazy_free;
+};
+
+/// Of a process that has a file mapped, where the answer names no stack for it.
+struct ProcessSignature : KnownCause {
+  std::shared_ptr<const re2::RE2> mapped;  ///< name of the file
+  std::vector<std::string> verdicts;       ///< classes of the answer
 };
 
 /// What a signature says of one stack.
@@ -53,17 +77,17 @@ struct Advice {
   std::string certainty;
 };
 
-/// Errors: input_damaged, naming the signature and what is wrong with it (a remedy without its hazard, an
-/// expression that RE2 refuses, ...); input_kind. `name` stands for the file in errors.
-Result<std::vector<Signature>> signatures_from_text(std::string_view text, const std::string& name);
-Result<std::vector<Signature>> load_signatures(const std::string& path);
-
-/// Adds `more`; what has the id of an earlier one replaces it.
-void add_signatures(std::vector<Signature>& signatures, std::vector<Signature> more);
-
-/// What is known of this stack, surest first. `stack_class` is that of the report.
+/// What is known of this stack, surest first. `stack_class` is that of the report, `region_kinds` are the
+/// classes of the regions in which its growth lies.
 std::vector<Advice> known_causes(const std::vector<Signature>& signatures, const Stack& stack,
-                                 std::string_view stack_class);
+                                 std::string_view stack_class,
+                                 std::span<const std::string> region_kinds = {});
+/// The same of a region of class `kind`.
+std::vector<Advice> known_region_causes(const std::vector<RegionSignature>& signatures, const Region& region,
+                                        std::string_view kind);
+/// The same of a process, by what it has mapped.
+std::vector<Advice> known_process_causes(const std::vector<ProcessSignature>& signatures,
+                                         const Snapshot& snapshot, std::string_view verdict);
 
 /// "1.9.2" < "1.10": number by number.
 bool version_less(std::string_view left, std::string_view right);

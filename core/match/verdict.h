@@ -11,10 +11,7 @@ namespace whomap {
 /// A window shorter than this cannot tell a leak from a cache that is still filling.
 inline constexpr double sure_seconds = 600;
 
-/// Class of one row; needs growth_by_time, counts and culprit.
-std::string stack_class(const StackAnswer& row, double seconds);
-
 /// Sets answer.verdict_class and verdict_text, and every row's verdict.
-void judge(Answer& answer, const Attribution& attribution);
+void judge(Answer& answer, const Attribution& attribution, const FrameRoles& roles);
 
 }  // namespace whomap

@@ -14,16 +14,6 @@ bool accessible(const Vma& vma) {
   return vma.readable || vma.writable || vma.executable;
 }
 
-bool has_flag(const Region& region, std::string_view code) {
-  std::string_view flags = region.vm_flags;
-  for (;;) {
-    if (flags.substr(0, 2) == code && (flags.size() == 2 || flags[2] == ' ')) return true;
-    const std::size_t space = flags.find(' ');
-    if (space == std::string_view::npos) return false;
-    flags.remove_prefix(space + 1);
-  }
-}
-
 const Region* neighbour(const Snapshot& snapshot, std::size_t index, int step) {
   if (step < 0 ? index == 0 : index + 1 >= snapshot.regions.size()) return nullptr;
   const Region& here = snapshot.regions[index];
@@ -214,6 +204,16 @@ RegionKind decide(const Snapshot& snapshot, std::size_t index, const Say& say) {
 }
 
 }  // namespace
+
+bool has_flag(const Region& region, std::string_view code) {
+  std::string_view flags = region.vm_flags;
+  for (;;) {
+    if (flags.substr(0, 2) == code && (flags.size() == 2 || flags[2] == ' ')) return true;
+    const std::size_t space = flags.find(' ');
+    if (space == std::string_view::npos) return false;
+    flags.remove_prefix(space + 1);
+  }
+}
 
 std::string_view to_string(RegionKind kind) {
   switch (kind) {

@@ -47,6 +47,9 @@ RegionKind kind_of(const Snapshot& snapshot, std::size_t index);
 /// (MAP_NORESERVE)". Sizes are those of this region.
 std::vector<std::string> traits(const Region& region);
 
+/// VmFlags has this two-letter code (man 5 proc_pid_smaps). False where the flags are unknown.
+bool has_flag(const Region& region, std::string_view code);
+
 /// Memory that can only hold pages of a file: its resident pages are RssFile until they are written to.
 bool holds_file_pages(const Region& region);
 

@@ -97,9 +97,9 @@ Json site_json(const Answer& answer, std::uint32_t id) {
           {"symbol_offset", site.symbol.empty() ? Json(nullptr) : Json(hex_string(site.symbol_offset))}};
 }
 
-Json advice_json(const StackAnswer& row) {
+Json advice_json(const std::vector<Advice>& known) {
   Json list = Json::array();
-  for (const Advice& advice : row.advice)
+  for (const Advice& advice : known)
     list.push_back({{"signature", json_text(advice.signature)},
                     {"cause", json_text(advice.cause)},
                     {"remedy", known_text(advice.remedy)},
@@ -125,7 +125,7 @@ Json stack_json(const Answer& answer, const StackAnswer& row) {
             {"site", site_json(answer, row.site)},
             {"frames", Json::array()},
             {"truncated", known_text(row.stack.truncated)},
-            {"advice", advice_json(row)},
+            {"advice", advice_json(row.advice)},
             {"failed", row.failed},
             {"mapped_bytes", row.mapped_bytes},
             {"unmapped_bytes", row.unmapped_bytes},
@@ -158,7 +158,8 @@ Json region_json(const RegionAnswer& region) {
             {"rss_delta", optional_json(region.rss_delta)},
             {"explained_bytes", region.explained_bytes},
             {"stacks", region.stacks},
-            {"name", known_text(region.name)}};
+            {"name", known_text(region.name)},
+            {"advice", advice_json(region.advice)}};
   if (region.watched)
     json["watched"] = {{"seconds", rounded(region.watched->seconds, 1e-3)},
                        {"size_delta", rounded(region.watched->size_delta, 1)},
@@ -170,18 +171,18 @@ Json region_json(const RegionAnswer& region) {
 }  // namespace
 
 Json to_json(const Answer& answer) {
-  Json json{
-      {"format", "whomap-report"},
-      {"version", 1},
-      {"target", target_json(answer)},
-      {"trace", trace_json(answer)},
-      {"growth", growth_json(answer.growth)},
-      {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
-      {"stacks", Json::array()},
-      {"regions", Json::array()},
-      {"unexplained", Json::array()},
-      {"resident", Json::array()},
-      {"notes", Json::array()}};
+  Json json{{"format", "whomap-report"},
+            {"version", 1},
+            {"target", target_json(answer)},
+            {"trace", trace_json(answer)},
+            {"growth", growth_json(answer.growth)},
+            {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
+            {"stacks", Json::array()},
+            {"regions", Json::array()},
+            {"unexplained", Json::array()},
+            {"resident", Json::array()},
+            {"notes", Json::array()},
+            {"advice", advice_json(answer.advice)}};
   if (answer.watched) json["watched"] = watched_json(*answer.watched);
   for (const StackAnswer& row : answer.stacks) json["stacks"].push_back(stack_json(answer, row));
   for (const RegionAnswer& region : answer.regions) json["regions"].push_back(region_json(region));

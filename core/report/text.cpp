@@ -78,6 +78,7 @@ class TextReport {
     fact("trace", trace);
     cost();
     fact("growth", growth());
+    for (const Advice& advice : answer_.advice) known_cause(advice, "the top");
     out_ += '\n';
   }
 
@@ -165,23 +166,31 @@ class TextReport {
     const std::string number = fmt::format("#{} ", rank);
     out_ += paint_.bold(number) + wrap(facts, width_, 3, number.size());
     frames(row);
-    for (const Advice& advice : row.advice) known_cause(advice);
+    for (const Advice& advice : row.advice) known_cause(advice, fmt::format("#{}", rank));
     out_ += '\n';
   }
 
-  /// A cause that somebody has seen before. A remedy never stands without its hazard.
-  void known_cause(const Advice& advice) {
+  /// A cause that somebody has seen before. A remedy never stands without its hazard. What was said already
+  /// is referred to.
+  void known_cause(const Advice& advice, const std::string& where) {
+    const auto [said, fresh] = said_.try_emplace({advice.signature, advice.cause}, where);
+    if (fresh) return print_cause(advice, "");
+    cause_part(advice.signature, "as at " + said->second);
+  }
+
+  void print_cause(const Advice& advice, const std::string& about) {
     const std::string sure = advice.certainty == "A"   ? "documented"
                              : advice.certainty == "B" ? "measured by who reported it"
                                                        : "UNCONFIRMED";
-    const auto part = [&](const std::string& name, const std::string& text) {
-      if (!text.empty()) out_ += "   " + paint_.dim(fit(name, 8)) + wrap(printable(text), width_, 11, 11);
-    };
     out_ += '\n';
-    part(advice.signature, fmt::format("{} [{}]", advice.cause, sure));
-    part("remedy", advice.remedy);
-    part("hazard", advice.hazard);
-    part("source", advice.source);
+    cause_part(advice.signature, fmt::format("{}{} [{}]", about, advice.cause, sure));
+    cause_part("remedy", advice.remedy);
+    cause_part("hazard", advice.hazard);
+    cause_part("source", advice.source);
+  }
+
+  void cause_part(const std::string& name, const std::string& text) {
+    if (!text.empty()) out_ += "   " + paint_.dim(fit(name, 8)) + wrap(printable(text), width_, 11, 11);
   }
 
   void frames(const StackAnswer& row) {
@@ -221,7 +230,11 @@ class TextReport {
     if (frame.file) {
       text = frame.line ? fmt::format("{}:{}", *frame.file, *frame.line) : *frame.file;
     } else if (frame.function) {
-      if (!frame.module.empty()) text = fmt::format("{}+{:#x}", module_name(frame), frame.offset);
+      // A log without a memory map has addresses, which are no offsets.
+      if (!frame.module.empty())
+        text = frame.run_time || frame.offset == 0
+                   ? module_name(frame)
+                   : fmt::format("{}+{:#x}", module_name(frame), frame.offset);
     }
     if (frame.inlined) text += text.empty() ? "(inlined)" : " (inlined)";
     if (frame.guessed) text += text.empty() ? "(guessed)" : " (guessed)";
@@ -259,7 +272,18 @@ class TextReport {
           fmt::format("  and {} with {}\n",
                       count_text(answer_.regions.size() - options_.regions, "more region"), bytes_text(rest));
     }
+    region_causes();
     out_ += '\n';
+  }
+
+  /// Below the table, each once: with the first region that it is about.
+  void region_causes() {
+    for (std::size_t i = 0; i < std::min(options_.regions, answer_.regions.size()); ++i)
+      for (const Advice& advice : answer_.regions[i].advice) {
+        const std::string where = fmt::format("{:x}", answer_.regions[i].range.start);
+        if (!said_.try_emplace({advice.signature, advice.cause}, where).second) continue;
+        print_cause(advice, where + ": ");
+      }
   }
 
   void unexplained() {
@@ -327,6 +351,7 @@ class TextReport {
   Paint paint_;
   std::size_t width_;
   std::string out_;
+  std::map<std::pair<std::string, std::string>, std::string> said_;  ///< signature and cause: where
   std::map<std::string, std::string> nameless_;  ///< build-ids of modules with frames that have no name
 };
 

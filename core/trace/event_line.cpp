@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/event_line.h"
 
+#include <array>
+#include <bit>
 #include <charconv>
+#include <cstring>
 #include <iterator>
 #include <limits>
 
@@ -13,29 +16,85 @@
 namespace whomap {
 namespace {
 
-/// Consumes the text of a line from its front.
+/// Values of hexadecimal digits; 0xff for all other bytes.
+constexpr std::array<std::uint8_t, 256> hex_digits = [] {
+  std::array<std::uint8_t, 256> values{};
+  values.fill(0xff);
+  for (std::uint8_t digit = 0; digit < 10; ++digit) values[static_cast<std::size_t>('0') + digit] = digit;
+  for (std::uint8_t digit = 10; digit < 16; ++digit) {
+    values[static_cast<std::size_t>('a') + digit - 10] = digit;
+    values[static_cast<std::size_t>('A') + digit - 10] = digit;
+  }
+  return values;
+}();
+
+/// The value of eight decimal digits; nullopt when one of the bytes is none. Eight at once, as lanes of a
+/// register: a digit at a time waits for each multiplication.
+std::optional<std::uint64_t> eight_digits(const char* text) {
+  static_assert(std::endian::native == std::endian::little);
+  std::uint64_t lanes = 0;
+  std::memcpy(&lanes, text, sizeof lanes);
+  constexpr std::uint64_t every = 0x0101010101010101;
+  // '0'..'9' are 0x30..0x39: the high half is 3, and stays 3 when 6 is added to the low half.
+  if (((lanes & every * 0xf0) | ((lanes + every * 6) & every * 0xf0) >> 4) != every * 0x33)
+    return std::nullopt;
+  lanes -= every * '0';
+  lanes = lanes * 10 + (lanes >> 8);
+  lanes = ((lanes & 0x000000ff000000ff) * 0x000f424000000064 +
+           ((lanes >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
+          32;
+  return lanes & 0xffffffff;
+}
+
+/// Consumes the text of a line from its front. The line must end in a byte that is no digit: numbers are
+/// read up to the first such byte, without looking for the end.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
 
-  bool literal(std::string_view expected) {
-    if (static_cast<std::size_t>(end_ - at_) < expected.size() ||
-        std::string_view(at_, expected.size()) != expected)
-      return false;
-    at_ += expected.size();
+  template <std::size_t size>
+  bool literal(const char (&expected)[size]) {
+    constexpr std::size_t length = size - 1;  // without the terminating zero; a constant: no call of memcmp
+    if (left() < length || std::memcmp(at_, expected, length) != 0) return false;
+    at_ += length;
     return true;
   }
 
-  /// JSON forbids leading zeros; from_chars alone would take them.
+  /// JSON forbids leading zeros. False also for a value that Number cannot hold.
   template <class Number>
   bool decimal(Number& value) {
-    if (at_ == end_ || (*at_ == '0' && at_ + 1 != end_ && at_[1] >= '0' && at_[1] <= '9')) return false;
-    return number(value, 10);
+    const char* const start = at_;
+    std::uint64_t sum = 0;
+    while (left() >= 8) {
+      const auto digits = eight_digits(at_);
+      if (!digits) break;
+      sum = sum * 100'000'000 + *digits;
+      at_ += 8;
+    }
+    for (; *at_ >= '0' && *at_ <= '9'; ++at_) sum = sum * 10 + static_cast<std::uint64_t>(*at_ - '0');
+    const auto length = at_ - start;
+    if (length == 0 || (*start == '0' && length > 1)) return false;
+    constexpr auto surely_fits = std::numeric_limits<std::uint64_t>::digits10;
+    if (length > surely_fits && std::from_chars(start, at_, sum).ec != std::errc{}) return false;
+    if (sum > static_cast<std::uint64_t>(std::numeric_limits<Number>::max())) return false;
+    value = static_cast<Number>(sum);
+    return true;
   }
+
   /// "0x..." with its quotes.
   bool quoted_hex(std::uint64_t& value) {
-    return literal("\"0x") && end_ != at_ && *at_ != '-' && number(value, 16) && literal("\"");
+    if (literal("\"0xffffffffffffffff\"")) {  // no file
+      value = ~std::uint64_t{0};
+      return true;
+    }
+    if (!literal("\"0x")) return false;
+    const char* const start = at_;
+    value = 0;
+    for (std::uint8_t digit = 0; (digit = hex_digits[static_cast<unsigned char>(*at_)]) < 16; ++at_)
+      value = value << 4 | digit;
+    return at_ != start && at_ - start <= 16 && literal("\"");
   }
+
   bool quoted_word(std::string_view& word) {
     if (!literal("\"")) return false;
     const char* const start = at_;
@@ -43,16 +102,11 @@ class Scanner {
     word = {start, static_cast<std::size_t>(at_ - start)};
     return literal("\"");
   }
+
   [[nodiscard]] bool done() const { return at_ == end_; }
 
  private:
-  template <class Number>
-  bool number(Number& value, int base) {
-    const auto [rest, problem] = std::from_chars(at_, end_, value, base);
-    if (problem != std::errc{}) return false;
-    at_ = rest;
-    return true;
-  }
+  [[nodiscard]] std::size_t left() const { return static_cast<std::size_t>(end_ - at_); }
 
   const char* at_;
   const char* end_;
@@ -81,10 +135,11 @@ void append_event_line(std::string& out, const TraceEvent& event) {
 std::optional<TraceEvent> parse_event_line(std::string_view line) {
   TraceEvent event;
   CallEvent& call = event.call;
-  Scanner scan(line);
-  if (!scan.literal(event_line_start) || !scan.literal("\"enter_ns\":") || !scan.decimal(call.enter_ns) ||
-      !scan.literal(",\"exit_ns\":") || !scan.decimal(call.exit_ns) || !scan.literal(",\"tid\":") ||
-      !scan.decimal(call.tid) || !scan.literal(",\"call\":"))
+  if (!line.starts_with(event_line_start) || !line.ends_with('}')) return std::nullopt;
+  Scanner scan(line.substr(event_line_start.size()));
+  if (!scan.literal("\"enter_ns\":") || !scan.decimal(call.enter_ns) || !scan.literal(",\"exit_ns\":") ||
+      !scan.decimal(call.exit_ns) || !scan.literal(",\"tid\":") || !scan.decimal(call.tid) ||
+      !scan.literal(",\"call\":"))
     return std::nullopt;
   if (std::string_view name; scan.quoted_word(name)) {
     const MemorySyscall* const known = memory_syscall(name);
@@ -102,7 +157,8 @@ std::optional<TraceEvent> parse_event_line(std::string_view line) {
   }
   if (!scan.literal(",\"result\":") || !scan.quoted_hex(call.result) || !scan.literal(",\"site\":") ||
       !scan.decimal(call.site) || !scan.literal(",\"stack\":") || !scan.decimal(event.stack) ||
-      !scan.literal("}") || !scan.done() || call.exit_ns < call.enter_ns || call.tid < 0 || call.number < 0)
+      !scan.literal("}") || !scan.done() || call.exit_ns < call.enter_ns ||
+      call.number > std::numeric_limits<std::int32_t>::max())
     return std::nullopt;
   return event;
 }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/match/signatures.h"
+#include "core/match/signature_file.h"
 #include "core/regions/pmap_text.h"
 #include "core/regions/saved_regions.h"
 

@@ -416,6 +416,117 @@ TEST_F(Match, EventsOfStacksThatWereNeverWritten) {
   EXPECT_TRUE(answer.stacks[0].stack.truncated.has_value());
 }
 
+// Three paths lead to one function: it is one culprit, and larger than the one with the largest stack.
+TEST_F(Match, StacksOfOneCulpritAreCountedTogether) {
+  for (std::uint32_t id = 1; id <= 3; ++id)
+    stacks_.push_back(make_stack(
+        id, {{"libc.so.6", "mmap64"}, {"app", "pool_grow"}, {"app", "path" + std::to_string(id)}}));
+  stacks_.push_back(make_stack(4, {{"libc.so.6", "mmap64"}, {"app", "cache_fill"}}));
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    for (std::uint64_t k = 0; k < 3; ++k)
+      mmap(area + (i * 3 + k) * mib, mib, static_cast<std::uint32_t>(1 + k), 10 + i * 990 + k);
+    mmap(area + (100 + 2 * i) * mib, 2 * mib, 4, 20 + i * 990);
+  }
+  snapshots_.push_back(
+      snapshot(region(area, area + 30 * mib, 30 * mib) + region(area + 100 * mib, area + 120 * mib, 20 * mib),
+               10'000, 51 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.stacks[0].stack.id, 4U) << "the largest stack";
+  EXPECT_EQ(answer.verdict_class, "leak");
+  EXPECT_TRUE(
+      answer.verdict_text.starts_with("pool_grow (app) maps memory that stays mapped: 30 MiB of the 50 MiB"))
+      << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "by 30 mmap calls from 3 stacks")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "Next: cache_fill (app), 20 MiB (40.0 %).")) << answer.verdict_text;
+}
+
+TEST_F(Match, GrowthSpreadOverManyIsSaidToBe) {
+  for (std::uint32_t id = 1; id <= 8; ++id)
+    stacks_.push_back(make_stack(id, {{"libc.so.6", "mmap64"}, {"app", "f" + std::to_string(id)}}));
+  // Eight callers of malloc have more together than any function that maps.
+  for (std::uint32_t id = 11; id <= 18; ++id)
+    stacks_.push_back(make_stack(id, {{"libc.so.6", "mmap64"},
+                                      {"libc.so.6", "sysmalloc"},
+                                      {"libc.so.6", "malloc"},
+                                      {"app", "m" + std::to_string(id)}}));
+  const auto trace = [&](std::uint32_t first) {
+    events_.clear();
+    snapshots_ = {snapshot("", 0, mib)};
+    for (std::uint64_t i = 0; i < 80; ++i)
+      mmap(area + i * mib, mib, static_cast<std::uint32_t>(first + i % 8), 10 + i * 120);
+    snapshots_.push_back(snapshot(region(area, area + 80 * mib, 80 * mib), 10'000, 81 * mib));
+  };
+  trace(1);
+  const Answer direct = match();
+  EXPECT_EQ(direct.verdict_class, "leak");
+  EXPECT_TRUE(says(direct, "The growth is spread over 8 functions; next: f")) << direct.verdict_text;
+  trace(11);
+  const Answer through = match();
+  EXPECT_EQ(through.verdict_class, "malloc");
+  EXPECT_TRUE(
+      through.verdict_text.starts_with("malloc mapped 80 MiB of the 80 MiB newly mapped in 10.0 s (100 %) "
+                                       "for 8 functions, most of it, 10 MiB, for m"))
+      << through.verdict_text;
+}
+
+// A Java heap: reserved and opened long ago, filled now; what is mapped meanwhile is small.
+TEST_F(Match, OlderMemoryThatIsFilledIsInTheHeadline) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "grow"}, {"app", "main"}})};
+  const std::uint64_t heap = area + 1024 * mib;
+  const auto trace = [&](std::uint64_t filled) {
+    events_.clear();
+    snapshots_ = {snapshot(region(heap, heap + 512 * mib, 10 * mib), 0, 11 * mib)};
+    for (std::uint64_t i = 0; i < 20; ++i) mmap(area + i * mib, mib, 1, 10 + i * 490);
+    snapshots_.push_back(snapshot(
+        region(area, area + 20 * mib, 20 * mib) + region(heap, heap + 512 * mib, (10 + filled) * mib), 10'000,
+        (31 + filled) * mib));
+  };
+  trace(0);
+  EXPECT_FALSE(says(match(), "before the trace"));
+  trace(30);
+  const Answer some = match();
+  EXPECT_EQ(some.verdict_class, "leak");
+  EXPECT_TRUE(says(
+      some,
+      "But most of the growth is elsewhere, 30 MiB became resident inside memory that was mapped before"))
+      << some.verdict_text;
+  EXPECT_TRUE(says(some, "perf record -e page-faults -c 1 -g -p 1234 ")) << some.verdict_text;
+  trace(300);
+  const Answer most = match();
+  EXPECT_EQ(most.verdict_class, "reservation");
+  EXPECT_TRUE(most.verdict_text.starts_with("300 MiB became resident in 10.0 s inside memory"))
+      << most.verdict_text;
+  EXPECT_TRUE(says(most, fmt::format("most: {:x}-{:x}, anonymous", heap, heap + 512 * mib)))
+      << most.verdict_text;
+  EXPECT_TRUE(says(most, "Besides, grow (app) maps memory that stays mapped: 20 MiB")) << most.verdict_text;
+}
+
+TEST_F(Match, AFileThatRunsUnderAnotherName) {
+  header_.target = {1234, 5678, "/opt/redis-check-rdb", "redis-server"};
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"redis-check-rdb", "grow"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
+  snapshots_.push_back(snapshot(region(area, area + 8 * mib, 8 * mib), 10'000, 9 * mib));
+  EXPECT_TRUE(match().verdict_text.starts_with("grow (redis-check-rdb, running as redis-server) maps"));
+  header_.target = {1234, 5678, "/opt/redis-check-rdb", "redis-check"};
+  EXPECT_TRUE(match().verdict_text.starts_with("grow (redis-check-rdb) maps"));
+}
+
+TEST_F(Match, TheLineOfAnInterpreterIsForItsOwnTools) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"},
+                            {"_native.so", "native_grow"},
+                            {"python3.11", "_PyEval_EvalFrameDefault"},
+                            {"python3.11", "Py_RunMain"}})};
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
+  snapshots_.push_back(snapshot(region(area, area + 8 * mib, 8 * mib), 10'000, 9 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "leak");
+  EXPECT_TRUE(says(answer, "native_grow (_native.so) maps")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "py-spy dump")) << answer.verdict_text;
+}
+
 // Whatever the events and the regions are, the parts add up: match() checks it.
 TEST_F(Match, TheSumsHoldForAnything) {
   std::mt19937_64 random(5);

@@ -112,6 +112,36 @@ TEST_F(Report, TheAnswerComesFirst) {
   EXPECT_TRUE(text.starts_with("LEAK: ucs_mpool_grow (libucs.so.0) maps memory")) << text.substr(0, 80);
 }
 
+TEST_F(Report, AnAdviceIsPrintedOnceAndReferredTo) {
+  Answer answer = example();
+  const Advice advice{"S99", "a cause", "a remedy", "a hazard", "a source", "A"};
+  Advice other = advice;
+  other.cause = "a cause, of another version";
+  answer.stacks[0].advice = {advice};
+  answer.stacks[1].advice = {advice, other};
+  answer.regions[0].advice = {advice};
+  const std::string text = to_text(answer, {});
+  const auto count = [&](std::string_view part) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("a cause [documented]"), 1U) << text;
+  EXPECT_EQ(count("a cause, of another version [documented]"), 1U) << text;
+  EXPECT_EQ(count("a remedy"), 2U);
+  EXPECT_EQ(count("S99     as at #1"), 1U) << text;
+  EXPECT_EQ(to_json(answer)["stacks"][1]["advice"].size(), 2U);
+}
+
+TEST_F(Report, AddressesOfALogWithoutAMapAreNoOffsets) {
+  Answer answer = example();
+  Frame& frame = answer.stacks[0].stack.frames[1];
+  frame.run_time = true;
+  frame.offset = 0x7ffc61759ac2;
+  const std::string text = to_text(answer, {});
+  EXPECT_EQ(text.find("+0x7ffc61759ac2"), std::string::npos) << text;
+}
+
 TEST_F(Report, JsonHasTheNamesOfTheFormat) {
   const nlohmann::ordered_json json = to_json(example());
   const auto keys = [](const nlohmann::ordered_json& object) {

@@ -6,19 +6,23 @@
 
 #include <fmt/format.h>
 
-#include "core/match/signatures.h"
+#include "core/match/signature_file.h"
 #include "tests/unit/match_fixture.h"
 
 namespace whomap {
 namespace {
 
-const std::vector<Signature>& shipped() {
-  static const std::vector<Signature> signatures = [] {
+const SignatureFile& shipped_file() {
+  static const SignatureFile file = [] {
     auto read = load_signatures(SIGNATURES_FILE);
     EXPECT_TRUE(read.has_value()) << to_line(read.error());
-    return read.value_or(std::vector<Signature>{});
+    return read.value_or(SignatureFile{});
   }();
-  return signatures;
+  return file;
+}
+
+const std::vector<Signature>& shipped() {
+  return shipped_file().stacks;
 }
 
 std::vector<std::string> ids(const std::vector<Advice>& advice) {
@@ -32,11 +36,14 @@ using Ids = std::vector<std::string>;
 
 TEST(Signatures, NoRemedyWithoutItsHazard) {
   ASSERT_GT(shipped().size(), 25U);
-  for (const Signature& signature : shipped()) {
-    EXPECT_EQ(signature.remedy.empty(), signature.hazard.empty()) << signature.id;
-    EXPECT_FALSE(signature.source.empty()) << signature.id;
-    EXPECT_FALSE(signature.cause.empty()) << signature.id;
-  }
+  const auto check = [](const KnownCause& known) {
+    EXPECT_EQ(known.remedy.empty(), known.hazard.empty()) << known.id;
+    EXPECT_FALSE(known.source.empty()) << known.id;
+    EXPECT_FALSE(known.cause.empty()) << known.id;
+  };
+  for (const Signature& signature : shipped()) check(signature);
+  for (const RegionSignature& signature : shipped_file().regions) check(signature);
+  for (const ProcessSignature& signature : shipped_file().processes) check(signature);
 }
 
 // D10: one library, four stacks, four answers.
@@ -173,12 +180,71 @@ TEST(Signatures, OwnOnesAreAddedAndReplaceThoseOfTheSameId) {
         {"id":"OURS","frames":[{"module":"^app$","function":"^main$"}],"cause":"ours","remedy":"restart","hazard":"loses work","source":"us","certainty":"B"}]})",
       "own.json");
   ASSERT_TRUE(own.has_value()) << to_line(own.error());
-  std::vector<Signature> all = shipped();
-  const std::size_t before = all.size();
+  SignatureFile all = shipped_file();
+  const std::size_t before = all.stacks.size();
   add_signatures(all, std::move(*own));
-  EXPECT_EQ(all.size(), before + 1);
-  EXPECT_EQ(ids(known_causes(all, make_stack(1, {{"app", "mine"}, {"app", "main"}}), "leak")),
+  EXPECT_EQ(all.stacks.size(), before + 1);
+  EXPECT_EQ(ids(known_causes(all.stacks, make_stack(1, {{"app", "mine"}, {"app", "main"}}), "leak")),
             (Ids{"OURS", "S01"}));
+}
+
+TEST(Signatures, RegionsByTheirNamesAndFlags) {
+  const auto known = [](const std::string& line, std::string_view kind, const std::string& smaps = "") {
+    const Snapshot snapshot = snapshot_from_text(line + "\n" + smaps);
+    EXPECT_EQ(snapshot.regions.size(), 1U) << line;
+    return ids(known_region_causes(shipped_file().regions, snapshot.regions.at(0), kind));
+  };
+  const std::string anonymous = "7f0000000000-7f0000800000 rw-p 00000000 00:00 0 ";
+  EXPECT_EQ(known(anonymous, "anonymous"), Ids{});
+  EXPECT_EQ(known(anonymous + "[anon: glibc: malloc arena]", "glibc-arena"), Ids{"R01"});
+  EXPECT_EQ(known(anonymous + "[anon: glibc: malloc]", "named"), Ids{"R02"});
+  EXPECT_EQ(known(anonymous + "[anon: glibc: pthread stack: 123]", "thread-stack"), Ids{"R03"});
+  EXPECT_EQ(known(anonymous + "[anon: glibc: loader malloc]", "named"), Ids{"R04"});
+  EXPECT_EQ(known(anonymous + "[anon: Go: heap]", "named"), Ids{"R05"});
+  EXPECT_EQ(known(anonymous + "[anon:Ruby:rb_yjit_reserve_addr_space]", "named"), Ids{"R06"});
+  EXPECT_EQ(known(anonymous + "[anon:linker_alloc]", "named"), Ids{"R08"});
+  EXPECT_EQ(known(anonymous + "[anon:somebody]", "named"), Ids{});
+  EXPECT_EQ(known(anonymous, "glibc-arena"), Ids{"R09"});
+  EXPECT_EQ(known("7f0000000000-7f0000800000 rw-s 00000000 00:01 5 /memfd:doublemapper (deleted)", "memfd"),
+            (Ids{"R11", "R12"}));
+  EXPECT_EQ(known("7f0000000000-7f0000800000 r--s 00000000 fe:00 5 /var/lib/x.mdb", "file"), Ids{"R14"});
+  EXPECT_EQ(known("7f0000000000-7f0000800000 rw-s 00000000 00:05 5 /dev/nvidia0", "device"), Ids{"R13"});
+  EXPECT_EQ(known(anonymous, "anonymous", "VmFlags: rd wr nr gd \n"), (Ids{"R15", "R16"}));
+  EXPECT_EQ(known(anonymous, "anonymous", "Rss: 800 kB\nLazyFree: 300 kB\n"), Ids{});
+  EXPECT_EQ(known(anonymous, "anonymous", "Rss: 800 kB\nLazyFree: 500 kB\n"), Ids{"R17"});
+  EXPECT_EQ(known(anonymous, "thread-stack", "Rss: 8192 kB\nAnonHugePages: 6144 kB\n"), (Ids{"R10", "S27"}));
+}
+
+// S19: a stack that the program mapped for its thread, by where its growth lies.
+TEST(Signatures, StacksThatTheProgramMapsItself) {
+  const Stack own = make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "make_worker"}, {"app", "main"}});
+  const std::vector<std::string> in_stack{"thread-stack"}, elsewhere{"anonymous"};
+  EXPECT_EQ(ids(known_causes(shipped(), own, "leak", in_stack)), Ids{"S19"});
+  EXPECT_EQ(ids(known_causes(shipped(), own, "leak", elsewhere)), Ids{});
+  EXPECT_EQ(ids(known_causes(shipped(), own, "leak")), Ids{});
+  const Stack libc = make_stack(1, {{"libc.so.6", "mmap64"},
+                                    {"libc.so.6", "allocate_stack"},
+                                    {"libc.so.6", "pthread_create@@GLIBC_2.34"},
+                                    {"app", "make_worker"}});
+  EXPECT_EQ(ids(known_causes(shipped(), libc, "thread-stacks", in_stack)), Ids{"S17"});
+}
+
+TEST(Signatures, GrowthWithoutAStackByWhatIsMapped) {
+  const Snapshot cuda = snapshot_from_text(
+      "7f0000000000-7f0000800000 r-xp 00000000 fe:00 5 /usr/lib/x86_64-linux-gnu/libcuda.so.550.54\n");
+  const Snapshot other =
+      snapshot_from_text("7f0000000000-7f0000800000 r-xp 00000000 fe:00 5 /opt/libcuda.so.d/libfoo.so\n");
+  const auto& processes = shipped_file().processes;
+  EXPECT_EQ(ids(known_process_causes(processes, cuda, "no-site")), Ids{"S28"});
+  EXPECT_EQ(ids(known_process_causes(processes, cuda, "leak")), Ids{});
+  EXPECT_EQ(ids(known_process_causes(processes, other, "no-site")), Ids{});
+  EXPECT_EQ(ids(known_causes(shipped(), make_stack(1, {{"libcuda.so.1", "cuGraphInstantiate_v2"}}), "leak")),
+            Ids{"S28"});
+  EXPECT_EQ(ids(known_causes(shipped(),
+                             make_stack(1, {{"libjvm.so", "Unsafe_AllocateMemory0"},
+                                            {"", "Lsun/nio/ch/Util;::getTemporaryDirectBuffer"}}),
+                             "malloc")),
+            Ids{"S26"});
 }
 
 TEST(Signatures, TheLastVersionIncludesItsOwnReleases) {

@@ -83,6 +83,41 @@ TEST(EventLine, TheFastParserAcceptsNothingThatTheSlowOneReadsDifferently) {
   EXPECT_GT(accepted, line.size());
 }
 
+// Digits are read eight at a time: every length, with every byte behind them.
+TEST(EventLine, NumbersOfEveryLength) {
+  TraceEvent event;
+  event.call = {0, 0, 1, 9, {0, 0x1000, 3, 0x22, 0, 0}, 0x1000, 1};
+  for (std::uint64_t ns = 1, digits = 1; digits <= 20; ++digits, ns = ns * 10 + digits % 10) {
+    event.call.enter_ns = event.call.exit_ns = ns;
+    const auto read = parse_event_line(line_of(event));
+    ASSERT_TRUE(read.has_value()) << ns;
+    EXPECT_EQ(read->call.exit_ns, ns);
+  }
+  const auto with_exit = [&](const std::string& number) {
+    event.call.enter_ns = 0;
+    event.call.exit_ns = 7;
+    std::string line = line_of(event);
+    const std::string member = "\"exit_ns\":";
+    return line.replace(line.find(member) + member.size(), 1, number);
+  };
+  EXPECT_EQ(parse_event_line(with_exit("18446744073709551615"))->call.exit_ns, ~std::uint64_t{0});
+  for (const char* number : {"18446744073709551616", "99999999999999999999", "100000000000000000000000000",
+                             "", "007", "-1", "1.5", "1e3", "+1", "1234567/", "1234567:", "12345678;", " 1"})
+    EXPECT_FALSE(parse_event_line(with_exit(number)).has_value()) << number;
+}
+
+TEST(EventLine, EveryCutIsRefused) {
+  TraceEvent event;
+  event.call = {1000, 2000, 33, 9, {0, 0x2000, 3, 0x22, ~std::uint64_t{0}, 0}, 0x7f0000000000, 4};
+  const std::string line = line_of(event);
+  for (std::size_t length = 0; length < line.size(); ++length) {
+    // A copy of its own, so that the sanitizer sees a read past the end.
+    const std::string cut(line, 0, length);
+    EXPECT_FALSE(parse_event_line(cut).has_value()) << cut;
+    EXPECT_FALSE(parse_event_line(cut + "}").has_value() && length + 1 != line.size()) << cut;
+  }
+}
+
 TEST(EventLine, WrongTypesAndRangesAreDamage) {
   for (
       const char* text :

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events from the thread that reads them to the one that works on them: reading a trace and keeping a ledger
+// cost about the same, and a machine has two processors.
+#pragma once
+
+#include <functional>
+
+#include "core/trace/records.h"
+
+namespace whomap {
+
+using EventSink = std::function<void(const TraceEvent&)>;
+
+/// Runs `produce` on a thread of its own; the events that it gives to its argument reach `consume` on the
+/// caller's thread, in that order. Returns when both are done. At most some thousand events are on their way.
+/// An exception of either ends both and comes out here.
+void pipe_events(const std::function<void(const EventSink& put)>& produce, const EventSink& consume);
+
+}  // namespace whomap
