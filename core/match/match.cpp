@@ -139,11 +139,7 @@ class Matcher {
         ledger_.apply_if_free(event.call, event.stack);
     };
     Result<TraceReadSummary> summary;
-    pipe_events([&](const EventSink& put) { summary = read_in_order(put); },
-                [&](const TraceEvent& event) {
-                  calls_.add(event);
-                  apply(event);
-                });
+    pipe_events([&](const EventSink& put) { summary = read_in_order(put); }, apply);
     if (!summary) return tl::make_unexpected(summary.error());
     answer_.read = std::move(*summary);
     answer_.events = calls_.events();
@@ -151,7 +147,7 @@ class Matcher {
     return {};
   }
 
-  /// On the thread that reads.
+  /// On the thread that reads; counting is done here too, as the ledger has more to do than the reader.
   Result<TraceReadSummary> read_in_order(const EventSink& put) {
     EventOrder order(put);
     TraceVisitor visitor;
@@ -162,7 +158,10 @@ class Matcher {
     visitor.lost = [](const LostRecord&) {};
     visitor.note = [](const std::string&) {};
     visitor.unknown = [&](const nlohmann::ordered_json&) { ++unknown_records_; };
-    visitor.event = [&](const TraceEvent& event) { order.push(event); };
+    visitor.event = [&](const TraceEvent& event) {
+      calls_.add(event);
+      order.push(event);
+    };
     auto summary = read_trace(path_, visitor);
     order.flush();
     late_ = order.late();

@@ -81,7 +81,7 @@ std::string_view runtime_lines(const Stack& stack) {
     if (name.starts_with("JavaCalls::"))
       return "It is called from Java: async-profiler (asprof -e mmap PID) shows the Java lines; jcmd PID "
              "Compiler.perfmap (JDK 17 and later) before the next trace names compiled frames.";
-    if (name.starts_with("node::") || name.starts_with("v8::"))
+    if (name.starts_with("node::") || name.starts_with("v8::") || name.starts_with("Builtins_"))
       return "It is called from JavaScript: node --perf-basic-prof names its frames in a trace.";
   }
   return "";

@@ -33,6 +33,12 @@ std::string calls_text(const CulpritGroup& group) {
   return text;
 }
 
+/// JIT code: in no module, or in the map that a runtime writes for perf (/tmp/perf-PID.map).
+bool is_compiled_at_run_time(const Frame& frame) {
+  return !frame.function && frame.offset != 0 &&
+         (frame.module.empty() || module_name(frame).starts_with("perf-"));
+}
+
 /// The name that a process runs under, where it tells more than that of its file: redis-server is a link to
 /// redis-check-rdb. Names that only begin alike (python3, python3.11) say the same.
 std::string running_as(const TargetIdentity& target, const Frame& frame) {
@@ -116,6 +122,7 @@ std::string who(const Answer& answer, const StackAnswer& row) {
     return fmt::format("code behind {} (no frame of the program itself was captured)",
                        frame_place(row.stack.frames.back()));
   const Frame& frame = row.stack.frames[row.culprit->frame];
+  if (is_compiled_at_run_time(frame)) return fmt::format("code compiled at run time ({:#x})", frame.offset);
   const std::string name = running_as(answer.header.target, frame);
   if (name.empty() || (frame.file && frame.line)) return frame_place(frame);
   return frame.function ? fmt::format("{} ({}, running as {})", frame_name(frame), module_name(frame), name)
@@ -188,9 +195,14 @@ std::string plateau_text(const Answer& answer, const CulpritGroup& group) {
 std::string malloc_text(const Answer& answer, const GrowthByWay& way) {
   const CulpritGroup& group = way.groups.front();
   const StackAnswer& row = *group.first;
-  return fmt::format("{}. {} {}; the stacks here show only who was asking when the allocator needed more.{}",
-                     asking_text(answer, way), trend(answer, group),
-                     profiler_for(row.culprit ? row.culprit->runtime : std::nullopt), hook_text(row));
+  // Who asked in Python, and in native code that has names, a profiler shows as well.
+  const bool nameless = row.culprit && is_compiled_at_run_time(row.stack.frames[row.culprit->frame]);
+  const std::string_view lines = nameless ? runtime_lines(row.stack) : "";
+  return fmt::format(
+      "{}. {} {}; the stacks here show only who was asking when the allocator needed more.{}{}{}",
+      asking_text(answer, way), trend(answer, group),
+      profiler_for(row.culprit ? row.culprit->runtime : std::nullopt), hook_text(row),
+      lines.empty() ? "" : " ", lines);
 }
 
 std::string retention_text(const Answer& answer, const CulpritGroup& group) {

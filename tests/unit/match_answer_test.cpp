@@ -513,6 +513,26 @@ TEST_F(Match, AFileThatRunsUnderAnotherName) {
   EXPECT_TRUE(match().verdict_text.starts_with("grow (redis-check-rdb) maps"));
 }
 
+TEST_F(Match, CodeThatWasCompiledAtRunTimeHasNoName) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"},
+                            {"libc.so.6", "malloc"},
+                            {"node", "node::NodeArrayBufferAllocator::Allocate(unsigned long)"},
+                            {"", ""},
+                            {"node", "Builtins_JSEntry"}})};
+  stacks_[0].frames[3].module.clear();
+  stacks_[0].frames[3].offset = 0x7fe51800a78d;
+  snapshots_.push_back(snapshot("", 0, mib));
+  for (std::uint64_t i = 0; i < 8; ++i) mmap(area + i * mib, mib, 1, 1200 * i + 10);
+  snapshots_.push_back(snapshot(region(area, area + 8 * mib, 8 * mib), 10'000, 9 * mib));
+  const Answer answer = match();
+  EXPECT_EQ(answer.verdict_class, "malloc");
+  EXPECT_TRUE(answer.verdict_text.starts_with(
+      "code compiled at run time (0x7fe51800a78d) allocates through the memory manager of V8"))
+      << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "arrayBuffers")) << answer.verdict_text;
+  EXPECT_TRUE(says(answer, "--perf-basic-prof")) << answer.verdict_text;
+}
+
 TEST_F(Match, TheLineOfAnInterpreterIsForItsOwnTools) {
   stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"},
                             {"_native.so", "native_grow"},
