@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
 #include "cli/answer.h"
 #include "cli/command.h"
 #include "cli/known_causes.h"
@@ -32,11 +37,16 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (*shape == AnswerShape::pprof && output == "-" && ::isatty(STDOUT_FILENO) == 1)
     return report_usage("report", "pprof is a binary format: name a file with -o");
 
+  const std::string& trace = line.get<std::string>("trace-file");
+  if (std::error_code unknown; std::filesystem::equivalent(trace, output, unknown))
+    return report_error({ErrorCode::output_unwritable, fmt::format("{} is the trace that is read", output),
+                         "give the report another name with -o"});
+
   MatchOptions options;
   auto signatures = signatures_of(line);
   if (!signatures) return report_error(signatures.error());
   options.known = std::move(*signatures);
-  const auto answer = match_trace(line.get<std::string>("trace-file"), options);
+  const auto answer = match_trace(trace, options);
   if (!answer) return report_error(answer.error());
   const auto wrote = write_answer(*answer, *shape, output, line.common(), *weight);
   if (!wrote) return report_error(wrote.error());

@@ -5,6 +5,7 @@
 #include "core/match/match.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -45,6 +46,9 @@ class Matcher {
   Matcher(const std::string& path, const MatchOptions& options) : path_(path), options_(options) {}
 
   Result<Answer> run() {
+    if (std::error_code unknown; std::filesystem::is_fifo(path_, unknown))
+      return fail(ErrorCode::input_unreadable, fmt::format("{} is a pipe, and a trace is read twice", path_),
+                  "save the trace in a file");
     if (auto read = read_frame(); !read) return tl::make_unexpected(read.error());
     if (auto read = read_events(); !read) return tl::make_unexpected(read.error());
     return answer();
@@ -335,6 +339,12 @@ class Matcher {
     if (attribution.unsized_calls != 0)
       notes.push_back(fmt::format("{} of unknown length taken to reach up to the next known address",
                                   count_text(attribution.unsized_calls, "mapping")));
+    const std::uint64_t was = before_ ? total_size(mapped_addresses(*before_)) : 0;
+    if (!options_.regions.empty() && answer_.growth.known && answer_.growth.unmapped_bytes > was / 2)
+      notes.push_back(
+          fmt::format("{} shows less than half of what was mapped before: it may be a part of "
+                      "what was saved",
+                      options_.regions_name));
     if (counts.unknown_arguments != 0)
       notes.push_back(fmt::format("{} without arguments: what they unmapped or moved is not known",
                                   count_text(counts.unknown_arguments, "call")));

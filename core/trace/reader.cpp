@@ -34,6 +34,10 @@ class Reader {
       const LineSource::Line& record = **line;
       if (record.text.empty() && !record.too_long) continue;
       if (record.whole && visitor_.line && !record.too_long) visitor_.line(record.text);
+      if (begins_trace(record.text))
+        return fail(ErrorCode::input_damaged,
+                    fmt::format("{} holds another trace from line {} on", name_, source_.line_number()),
+                    "give each trace in a file of its own");
       if (!record.too_long && read_record(record.text, ended)) {
         ++summary_.records;
       } else if (!record.whole) {
@@ -49,6 +53,11 @@ class Reader {
   }
 
  private:
+  /// The first line of a trace, in the middle of one.
+  static bool begins_trace(std::string_view text) {
+    return text.starts_with("{\"format\":") && json_string(parse_json(text), "format") == "whomap-trace";
+  }
+
   Result<void> read_header() {
     const auto start = source_.peek();
     if (!start) return tl::make_unexpected(start.error());

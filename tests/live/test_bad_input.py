@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -276,6 +277,27 @@ def test_unreadable_and_damaged_traces(tmp_path, command):
         path = tmp_path / name
         path.write_bytes(content)
         check(run(command, path), 6, name)
+
+
+def test_the_input_is_never_the_output(tmp_path):
+    log = pathlib.Path(__file__).parents[1] / "data" / "import" / "strace.txt"
+    copy, link, trace = tmp_path / "log", tmp_path / "link", tmp_path / "s.trace"
+    copy.write_bytes(log.read_bytes())
+    link.symlink_to(copy)
+    for output in (copy, link):
+        check(run("import", "--from", "strace", copy, "-o", output, "--force"), 8, "is the log that is read")
+    assert copy.read_bytes() == log.read_bytes()
+    assert run("import", "--from", "strace", copy, "-o", trace).returncode == 0
+    before = trace.read_bytes()
+    check(run("report", trace, "--format", "json", "-o", trace, "--force"), 8, "is the trace that is read")
+    assert trace.read_bytes() == before
+    # Two in one file are two processes' calls, which no answer can be about.
+    both = tmp_path / "both.trace"
+    both.write_bytes(before + before)
+    check(run("match", both), 6, f"holds another trace from line {before.count(10) + 1} on")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    check(run("match", pipe), 6, "is a pipe")
 
 
 @pytest.mark.parametrize("command", [(), ("trace",), ("plan",), ("script",), ("match",), ("report",)])

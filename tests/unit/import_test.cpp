@@ -214,6 +214,22 @@ TEST_F(Import, ThePublishedBpftraceScript) {
   EXPECT_TRUE(log.stacks.at(log.events[1].stack).frames.empty()) << "the script prints no stack for mremap";
 }
 
+// A script of one's own, with %s of ustack rather than of ustack(perf): names without addresses and files.
+TEST_F(Import, BpftraceStacksWithoutAddresses) {
+  const Imported log = import(LogKind::bpftrace, fixture("bpftrace_ustack.txt"));
+  EXPECT_GE(log.summary.events, 6U);
+  EXPECT_EQ(log.summary.unreadable, 0U);
+  EXPECT_EQ(log.functions(0), Names{"__mmap64"});
+  const Imported other = import_text(
+      LogKind::bpftrace,
+      "Attaching 2 probes...\nStack trace:\n\n        0x7f2d805dd123\n        std::operator+(A, B)+7\n"
+      "        add+19\n\nPID/TID: 1 2 | ENTER mmap(addr=(nil), len=4096, prot=3, flags=34, fd=-1, off=0)\n"
+      "PID/TID: 1 2 | EXIT mmap: ret=0x7f0000000000\n");
+  EXPECT_EQ(other.summary.unreadable, 0U);
+  EXPECT_EQ(other.functions(0), (Names{"?", "std::operator+(A, B)", "add"}));
+  EXPECT_EQ(other.stacks.begin()->second.frames.at(0).offset, 0x7f2d805dd123U);
+}
+
 TEST_F(Import, BpftraceSaysWhatItLost) {
   const Imported log = import(LogKind::bpftrace, fixture("bpftrace_lost.txt"));
   EXPECT_EQ(log.events.size(), 14U);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The output of the published bpftrace script, and of those that print the same lines:
 //   Stack trace:
-//           7ffff7d6b88d syscall+29 (/usr/lib/x86_64-linux-gnu/libc.so.6)
+//           7ffff7d6b88d syscall+29 (/usr/lib/x86_64-linux-gnu/libc.so.6)      (or, without "perf":
+//           syscall+29)
 //   PID/TID: 441359 441359 | ENTER mmap(addr=(nil), len=151552, prot=3, flags=34, fd=-1, off=0)
 //   PID/TID: 441359 441359 | EXIT mmap: ret=0x7fd8a78ee000
 // The published script prints mremap without "ENTER " and without its parenthesis. Every printf is one record
@@ -58,9 +59,7 @@ class BpftraceParser : public LogParser {
       if (count && rest.starts_with(" events")) return sink_.lost(*count);
     }
     skip_spaces(rest);
-    const auto address = in_stack_ ? take_hex(rest) : std::nullopt;
-    if (!address || !take(rest, " ")) return sink_.problem(LogProblem::unreadable, number);
-    auto frame = symbol_frame(*address, rest);
+    auto frame = in_stack_ ? parse_frame(rest) : std::nullopt;
     if (!frame || stack_.size() >= most_frames) return sink_.problem(LogProblem::unreadable, number);
     stack_.push_back(std::move(*frame));
   }
@@ -72,6 +71,27 @@ class BpftraceParser : public LogParser {
  private:
   static constexpr std::size_t most_frames = 10'000;
   static constexpr std::size_t most_threads = 4'000'000;  // the kernel's PID_MAX_LIMIT
+
+  /// "7ffff7d6b88d syscall+29 (/usr/lib/x86_64-linux-gnu/libc.so.6)" of ustack(perf); "syscall+29", or
+  /// "0x7ffff7d6b88d" where there is no symbol, of ustack.
+  static std::optional<Frame> parse_frame(std::string_view text) {
+    std::string_view rest = text;
+    if (const auto address = take_hex(rest); address && take(rest, " ")) return symbol_frame(*address, rest);
+    Frame frame;
+    rest = text;
+    if (take(rest, "0x")) {
+      const auto address = take_hex(rest);
+      if (!address || !rest.empty()) return std::nullopt;
+      set_address(frame, *address);
+      return frame;
+    }
+    const std::size_t plus = text.rfind('+');
+    if (plus == std::string_view::npos || plus == 0) return std::nullopt;
+    rest = text.substr(plus + 1);
+    if (!take_decimal(rest) || !rest.empty()) return std::nullopt;
+    frame.function = text.substr(0, plus);
+    return frame;
+  }
 
   void event(std::string_view text, std::uint64_t number) {
     in_stack_ = false;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <system_error>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -248,6 +250,9 @@ std::unique_ptr<LogParser> make_log_parser(LogKind kind, LogSink& sink) {
 }
 
 Result<ImportSummary> import_log(const std::string& path, const ImportOptions& options) {
+  if (std::error_code unknown; std::filesystem::equivalent(path, options.output, unknown))
+    return fail(ErrorCode::output_unwritable, fmt::format("{} is the log that is read", options.output),
+                "give the trace another name with -o");
   auto source = LineSource::open(path);
   if (!source) return tl::make_unexpected(source.error());
   return Importer(options).run(std::move(*source), path);
