@@ -68,7 +68,8 @@ class Queue {
 
 }  // namespace
 
-void pipe_events(const std::function<void(const EventSink& put)>& produce, const EventSink& consume) {
+void pipe_events(const std::function<void(const EventSink& put)>& produce,
+                 const std::function<void(std::span<const TraceEvent>)>& consume) {
   Queue queue;
   std::exception_ptr problem;
   std::thread producer([&] {
@@ -87,8 +88,7 @@ void pipe_events(const std::function<void(const EventSink& put)>& produce, const
     queue.close();
   });
   try {
-    for (Batch batch; queue.take(batch);)
-      for (const TraceEvent& event : batch) consume(event);
+    for (Batch batch; queue.take(batch);) consume(batch);
   } catch (...) {
     queue.abandon();
     producer.join();

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "core/trace/records.h"
 
@@ -12,8 +13,9 @@ namespace whomap {
 using EventSink = std::function<void(const TraceEvent&)>;
 
 /// Runs `produce` on a thread of its own; the events that it gives to its argument reach `consume` on the
-/// caller's thread, in that order. Returns when both are done. At most some thousand events are on their way.
-/// An exception of either ends both and comes out here.
-void pipe_events(const std::function<void(const EventSink& put)>& produce, const EventSink& consume);
+/// caller's thread, in that order, some hundred at once. Returns when both are done. At most some thousand
+/// events are on their way. An exception of either ends both and comes out here.
+void pipe_events(const std::function<void(const EventSink& put)>& produce,
+                 const std::function<void(std::span<const TraceEvent>)>& consume);
 
 }  // namespace whomap

@@ -39,10 +39,21 @@ LiveInterval IntervalMap::interval(AddressRange range, std::uint64_t since_ns, c
 
 IntervalMap::Position IntervalMap::above(std::uint64_t address) const {
   if (numbers_.empty()) return {};
-  const std::size_t begun = count_up_to(firsts_.data(), firsts_.size(), address);
-  const std::size_t number = begun == 0 ? 0 : begun - 1;
+  const std::size_t number = chunk_of(address);
   const Chunk& here = chunk(number);
   return {number, static_cast<std::uint32_t>(count_up_to(here.starts.data(), here.size, address))};
+}
+
+std::size_t IntervalMap::chunk_of(std::uint64_t address) const {
+  const std::size_t begun = count_up_to(firsts_.data(), firsts_.size(), address);
+  return begun == 0 ? 0 : begun - 1;
+}
+
+void IntervalMap::prefetch(std::uint64_t address) const {
+  if (numbers_.empty()) return;
+  const char* const here = reinterpret_cast<const char*>(&chunk(chunk_of(address)));
+  constexpr std::size_t cache_line = 64;
+  for (std::size_t at = 0; at < sizeof(Chunk); at += cache_line) __builtin_prefetch(here + at, 1);
 }
 
 IntervalMap::Position IntervalMap::settled(Position position) const {

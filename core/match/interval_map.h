@@ -41,6 +41,8 @@ class IntervalMap {
   /// The intervals that start in `range`, until `visit` returns false.
   template <class Visit>
   void each_from(AddressRange range, const Visit& visit) const;
+  /// Has the processor fetch what cut() and insert() at this address will read.
+  void prefetch(std::uint64_t address) const;
   [[nodiscard]] std::size_t size() const { return size_; }
   /// By start address: a copy, O(n log n).
   [[nodiscard]] std::map<std::uint64_t, LiveInterval> copy() const;
@@ -70,6 +72,8 @@ class IntervalMap {
   [[nodiscard]] const Chunk& chunk(std::size_t number) const { return chunks_[numbers_[number]]; }
   /// The first interval that starts above `address`, in the last chunk that begins at or below it.
   [[nodiscard]] Position above(std::uint64_t address) const;
+  /// Number of that chunk; 0 where there is none.
+  [[nodiscard]] std::size_t chunk_of(std::uint64_t address) const;
   /// To the next chunk where `position` is behind the last of its own.
   [[nodiscard]] Position settled(Position position) const;
   [[nodiscard]] bool at_end(Position position) const { return position.chunk >= numbers_.size(); }

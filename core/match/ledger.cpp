@@ -67,6 +67,10 @@ void Ledger::apply(const CallEvent& call, std::uint32_t stack) {
   }
 }
 
+void Ledger::prefetch(const CallEvent& call) const {
+  live_.prefetch(call.number == nr_munmap ? call.arguments[0] : call.result);
+}
+
 AddressRange Ledger::mapped_by(const CallEvent& call) const {
   if (is_syscall_error(call.result)) return {};
   if (call.number == nr_brk) {

@@ -47,6 +47,9 @@ class Ledger {
   /// Applies one call. Calls must come by exit_ns. Failed calls change nothing.
   void apply(const CallEvent& call, std::uint32_t stack);
 
+  /// Has the processor fetch what applying this call will read. Changes nothing.
+  void prefetch(const CallEvent& call) const;
+
   /// Applies a call that makes a mapping, where its range has no owner; changes nothing else. For calls
   /// around the time at which the regions were read.
   void apply_if_free(const CallEvent& call, std::uint32_t stack);

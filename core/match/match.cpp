@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <span>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -40,6 +41,9 @@ bool another_process(const Snapshot& before, const Snapshot& after) {
   const RangeSet addresses = make_range_set(std::move(own));
   return !addresses.empty() && intersect(addresses, mapped_addresses(after)).empty();
 }
+
+/// Events between fetching what an event needs and working on it: enough for memory to answer.
+constexpr std::size_t look_ahead = 8;
 
 class Matcher {
  public:
@@ -143,7 +147,13 @@ class Matcher {
         ledger_.apply_if_free(event.call, event.stack);
     };
     Result<TraceReadSummary> summary;
-    pipe_events([&](const EventSink& put) { summary = read_in_order(put); }, apply);
+    pipe_events([&](const EventSink& put) { summary = read_in_order(put); },
+                [&](std::span<const TraceEvent> events) {
+                  for (std::size_t i = 0; i < events.size(); ++i) {
+                    if (i + look_ahead < events.size()) ledger_.prefetch(events[i + look_ahead].call);
+                    apply(events[i]);
+                  }
+                });
     if (!summary) return tl::make_unexpected(summary.error());
     answer_.read = std::move(*summary);
     answer_.events = calls_.events();

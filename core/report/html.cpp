@@ -52,7 +52,7 @@ const name=f=>f.name;
 document.querySelector("h1").textContent="whomap: "+(report.target.exe||"process")+" (pid "+report.target.pid+")";
 $("verdict").textContent=(report.verdict.class||"unknown").toUpperCase()+": "+report.verdict.text;
 $("facts").textContent=[report.trace.engine,report.trace.seconds===null?"no times":report.trace.seconds.toFixed(1)+" s",
-  report.trace.events+" calls",report.trace.lost===null?"losses unknown":report.trace.lost+" lost",
+  report.trace.events+(report.trace.events===1?" call":" calls"),report.trace.lost===null?"losses unknown":report.trace.lost+" lost",
   bytes(report.growth.mapped_bytes)+" newly mapped",bytes(report.growth.explained_bytes)+" explained"].join(" · ");
 $("weight").textContent=data.weight;
 const weigh=s=>(data.weight==="growth"?s.growth_bytes:s.live_bytes)||0;
@@ -72,7 +72,7 @@ function draw(focus){const g=$("graph");g.textContent="";const above=[];for(let 
   put(focus,0,1,row);g.style.height=18*(row+depth(focus))+"px";}
 draw(root);
 report.stacks.forEach((s,i)=>{if(!weigh(s)&&i>0)return;const d=make($("stacks"),"details");d.open=i<3;
-  make(d,"summary","#"+(i+1)+" "+bytes(weigh(s))+" by "+s.count+" "+s.syscall+" calls ["+(s.class||"?")+"]");
+  make(d,"summary","#"+(i+1)+" "+bytes(weigh(s))+" by "+s.count+" "+s.syscall+(s.count===1?" call [":" calls [")+(s.class||"?")+"]");
   const t=make(d,"table");s.frames.forEach((f,k)=>{const r=make(t,"tr",undefined,k===s.culprit_frame?"culprit":"");make(r,"td",String(k),"n");
     make(r,"td",data.names[i][k]+(f.inlined?" (inlined)":"")+(f.guessed?" (guessed)":""));make(r,"td",f.file?f.file+(f.line?":"+f.line:""):(f.module||""));});
   if(s.truncated)make(d,"p","the stack ends here: "+s.truncated);

@@ -61,22 +61,21 @@ TEST(EventPipe, HandsOverEveryEventInOrder) {
           EXPECT_NE(std::this_thread::get_id(), here);
           for (std::uint32_t i = 0; i < count; ++i) put(event_at(i, i));
         },
-        [&](const TraceEvent& event) {
-          ASSERT_EQ(event.stack, next);
-          ++next;
+        [&](std::span<const TraceEvent> events) {
+          for (const TraceEvent& event : events) ASSERT_EQ(event.stack, next++);
         });
     EXPECT_EQ(next, count);
   }
 }
 
 TEST(EventPipe, AnExceptionOfEitherSideEndsBoth) {
-  std::uint32_t seen = 0;
+  std::size_t seen = 0;
   EXPECT_THROW(pipe_events(
                    [](const EventSink& put) {
                      for (std::uint32_t i = 0; i < 5'000; ++i) put(event_at(i, i));
                      throw std::runtime_error("reading");
                    },
-                   [&](const TraceEvent&) { ++seen; }),
+                   [&](std::span<const TraceEvent> events) { seen += events.size(); }),
                std::runtime_error);
   EXPECT_LE(seen, 5'000U);
   // The producer would never end by itself.
@@ -84,8 +83,8 @@ TEST(EventPipe, AnExceptionOfEitherSideEndsBoth) {
                    [](const EventSink& put) {
                      for (std::uint32_t i = 0;; ++i) put(event_at(i, i));
                    },
-                   [](const TraceEvent& event) {
-                     if (event.stack == 10'000) throw std::length_error("working");
+                   [](std::span<const TraceEvent> events) {
+                     if (events.back().stack > 10'000) throw std::length_error("working");
                    }),
                std::length_error);
 }
