@@ -264,17 +264,16 @@ TEST(Classes, StacksOfLiveAndOfExitedThreads) {
 
 TEST(Classes, MemoryThatOnlyHoldsAStackIsNone) {
   Snapshot snapshot = snapshot_from_text(
-      // A stack of 8 MiB that was merged with 100 MiB above it, behind its guard.
-      "7f0000fff000-7f0001000000 ---p 00000000 00:00 0 \n7f0001000000-7f0007c00000 rw-p 00000000 00:00 0 \n"
       // A heap of goroutines: no guard.
       "c000000000-c000400000 rw-p 00000000 00:00 0 \n"
+      // A stack of 8 MiB that was merged with 100 MiB above it, behind its guard.
+      "7f0000fff000-7f0001000000 ---p 00000000 00:00 0 \n7f0001000000-7f0007c00000 rw-p 00000000 00:00 0 \n"
       // Two stacks of 8 MiB without guards.
       "7f1000000000-7f1001000000 rw-p 00000000 00:00 0 \n");
+  ASSERT_EQ(snapshot.regions.size(), 4U);
   snapshot.stacks.looked = true;
   snapshot.stacks.limit = 8 << 20;
   snapshot.stacks.seen = {{1, 0xc000046e00}, {2, 0x7f00017ffe00}, {3, 0x7f10007ffe00}, {4, 0x7f1000fffe00}};
-  std::sort(snapshot.regions.begin(), snapshot.regions.end(),
-            [](const Region& a, const Region& b) { return a.vma.start < b.vma.start; });
   EXPECT_EQ(classify(snapshot, 0).kind, RegionKind::anonymous);
   EXPECT_NE(classify(snapshot, 0).evidence.find("thread 1"), std::string::npos);
   EXPECT_EQ(classify(snapshot, 2).kind, RegionKind::anonymous);
