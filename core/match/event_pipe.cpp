@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -72,7 +73,7 @@ void pipe_events(const std::function<void(const EventSink& put)>& produce,
                  const std::function<void(std::span<const TraceEvent>)>& consume) {
   Queue queue;
   std::exception_ptr problem;
-  std::thread producer([&] {
+  const auto read = [&] {
     try {
       Batch batch;
       produce([&](const TraceEvent& event) {
@@ -86,7 +87,13 @@ void pipe_events(const std::function<void(const EventSink& put)>& produce,
       problem = std::current_exception();
     }
     queue.close();
-  });
+  };
+  std::thread producer;
+  try {
+    producer = std::thread(read);
+  } catch (const std::system_error&) {  // no room for a thread (RLIMIT_NPROC, pids of a cgroup): one by one
+    return produce([&](const TraceEvent& event) { consume({&event, 1}); });
+  }
   try {
     for (Batch batch; queue.take(batch);) consume(batch);
   } catch (...) {

@@ -12,6 +12,7 @@
 #include "core/match/quantity.h"
 #include "core/match/shape_text.h"
 #include "core/process/syscalls.h"
+#include "core/report/cause_text.h"
 #include "core/report/layout.h"
 #include "core/report/report.h"
 
@@ -24,7 +25,8 @@ class TextReport {
       : answer_(answer),
         options_(options),
         paint_(options.color),
-        width_(static_cast<std::size_t>(std::max(options.width, 40))) {}
+        width_(static_cast<std::size_t>(std::max(options.width, 40))),
+        causes_(paint_, width_) {}
 
   std::string run() {
     verdict();
@@ -78,7 +80,7 @@ class TextReport {
     fact("trace", trace);
     cost();
     fact("growth", growth());
-    for (const Advice& advice : answer_.advice) known_cause(advice, "the top");
+    for (const Advice& advice : answer_.advice) out_ += causes_.text(advice, "the top");
     out_ += '\n';
   }
 
@@ -166,31 +168,8 @@ class TextReport {
     const std::string number = fmt::format("#{} ", rank);
     out_ += paint_.bold(number) + wrap(facts, width_, 3, number.size());
     frames(row);
-    for (const Advice& advice : row.advice) known_cause(advice, fmt::format("#{}", rank));
+    for (const Advice& advice : row.advice) out_ += causes_.text(advice, fmt::format("#{}", rank));
     out_ += '\n';
-  }
-
-  /// A cause that somebody has seen before. A remedy never stands without its hazard. What was said already
-  /// is referred to.
-  void known_cause(const Advice& advice, const std::string& where) {
-    const auto [said, fresh] = said_.try_emplace({advice.signature, advice.cause}, where);
-    if (fresh) return print_cause(advice, "");
-    cause_part(advice.signature, "as at " + said->second);
-  }
-
-  void print_cause(const Advice& advice, const std::string& about) {
-    const std::string sure = advice.certainty == "A"   ? "documented"
-                             : advice.certainty == "B" ? "measured by who reported it"
-                                                       : "UNCONFIRMED";
-    out_ += '\n';
-    cause_part(advice.signature, fmt::format("{}{} [{}]", about, advice.cause, sure));
-    cause_part("remedy", advice.remedy);
-    cause_part("hazard", advice.hazard);
-    cause_part("source", advice.source);
-  }
-
-  void cause_part(const std::string& name, const std::string& text) {
-    if (!text.empty()) out_ += "   " + paint_.dim(fit(name, 8)) + wrap(printable(text), width_, 11, 11);
   }
 
   void frames(const StackAnswer& row) {
@@ -279,11 +258,8 @@ class TextReport {
   /// Below the table, each once: with the first region that it is about.
   void region_causes() {
     for (std::size_t i = 0; i < std::min(options_.regions, answer_.regions.size()); ++i)
-      for (const Advice& advice : answer_.regions[i].advice) {
-        const std::string where = fmt::format("{:x}", answer_.regions[i].range.start);
-        if (!said_.try_emplace({advice.signature, advice.cause}, where).second) continue;
-        print_cause(advice, where + ": ");
-      }
+      for (const Advice& advice : answer_.regions[i].advice)
+        out_ += causes_.text_once(advice, fmt::format("{:x}", answer_.regions[i].range.start));
   }
 
   void unexplained() {
@@ -351,7 +327,7 @@ class TextReport {
   Paint paint_;
   std::size_t width_;
   std::string out_;
-  std::map<std::pair<std::string, std::string>, std::string> said_;  ///< signature and cause: where
+  CauseText causes_;
   std::map<std::string, std::string> nameless_;  ///< build-ids of modules with frames that have no name
 };
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events on their way from the file to the ledger: sorted, and handed to another thread.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
+#include <span>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -87,6 +91,34 @@ TEST(EventPipe, AnExceptionOfEitherSideEndsBoth) {
                      if (events.back().stack > 10'000) throw std::length_error("working");
                    }),
                std::length_error);
+}
+
+/// In a process of its own: as a user who may have no thread more.
+TEST(EventPipe, WorksWithoutAThread) {
+  const auto without_threads = [] {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    const rlimit none{0, 0};
+    if (::setrlimit(RLIMIT_NPROC, &none) != 0) ::_exit(3);
+    bool refused = false;
+    try {
+      std::thread([] {}).join();
+    } catch (const std::system_error&) {
+      refused = true;
+    }
+    std::uint32_t next = 0;
+    bool here = true;
+    const auto caller = std::this_thread::get_id();
+    pipe_events(
+        [](const EventSink& put) {
+          for (std::uint32_t i = 0; i < 3'000; ++i) put(event_at(i, i));
+        },
+        [&](std::span<const TraceEvent> events) {
+          here = here && std::this_thread::get_id() == caller;
+          for (const TraceEvent& event : events) next += event.stack == next ? 1U : 10'000U;
+        });
+    ::_exit(!refused ? 4 : next == 3'000 && here ? 0 : 1);
+  };
+  EXPECT_EXIT(without_threads(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
