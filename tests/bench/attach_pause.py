@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from bench_support import Trace, compile_target, median, spread
+from bench_support import Trace, compile_target, in_real_time, median, spread
 
 ROUNDS = 7
 
@@ -20,8 +20,8 @@ ROUNDS = 7
 class Watched:
     """A target that prints its gaps."""
 
-    def __init__(self, *command):
-        self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE)
+    def __init__(self, *command, preexec_fn=None):
+        self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, preexec_fn=preexec_fn)
         assert self.process.stdout.readline() == b"ready\n", command
         self.pid = self.process.pid
         self.gaps = []
@@ -62,6 +62,22 @@ def compare(what, folder, *command):
           f"{median(ours) / median(stock):.3f} of it   (goal: 0.1)", flush=True)
 
 
+def probe(what, goal_ms, folder, *command):
+    """The engine that attaches nothing: its two stops, for the stubs to come and to go. The first trace is another matter: it reads
+    the target's files for the first time. All threads of both run before those of other programs, where that is permitted."""
+    longest, said = [], []
+    with Watched(*command, preexec_fn=in_real_time) as target:
+        trace_path = pathlib.Path(folder) / "trace"
+        for _ in range(ROUNDS + 1):
+            def one_trace():
+                trace = Trace(target.pid, trace_path, engine="probe", seconds=0.3, preexec_fn=in_real_time)
+                trace.finish()
+                said.append(trace.records()[-1]["longest_stop_ms"])
+            longest.append(target.longest_ms(one_trace))
+    print(f"attach_pause: probe, {what}: longest gap {spread(longest[1:], 'ms')}, as whomap says {spread(said[1:], 'ms')}   "
+          f"(goal: {goal_ms})", flush=True)
+
+
 def measure_vfork(program, folder):
     longest = []
     with Watched(program, 0, 400) as target:
@@ -77,6 +93,8 @@ def measure_vfork(program, folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         program = compile_target("clock_gaps", folder)
+        probe("a small program", 5, folder, program, 0, 0)
+        probe("500 threads", 20, folder, program, 500, 0)
         compare("a small program", folder, program, 0, 0)
         llvm = next((path for path in sorted(glob.glob("/usr/lib/*/libLLVM*.so*")) if not os.path.islink(path)), None)
         if llvm:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets of the benchmarks and what is measured with them."""
 
+import os
 import pathlib
 import statistics
 import subprocess
@@ -23,8 +24,9 @@ def compile_target(name, folder, *flags):
 class Target:
     """A program that says "ready" and answers lines; ended with the block."""
 
-    def __init__(self, *command):
-        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, *command, preexec_fn=None):
+        self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        preexec_fn=preexec_fn)
         assert self.process.stdout.readline() == b"ready\n", command
         self.pid = self.process.pid
 
@@ -39,6 +41,15 @@ class Target:
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
         return list(map(int, self.process.stdout.readline().split()))
+
+
+def in_real_time():
+    """For preexec_fn: other programs on the machine then leave the process alone. Nothing where that is not permitted. What runs so
+    must not do it for long."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except PermissionError:
+        pass
 
 
 def median(values):
