@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/process/proc_error.h"
 #include "core/process/permission.h"
 #include "core/process/target.h"
 #include "core/process/vma.h"
@@ -79,6 +80,18 @@ TEST(Maps, FindsTheVmaOfAnAddress) {
   EXPECT_EQ(find_vma(list, 0x2000), nullptr);
   EXPECT_EQ(find_vma(list, 0x4fff), &list[1]);
   EXPECT_EQ(find_vma(list, 0x5000), nullptr);
+}
+
+TEST(ProcFiles, NoPieceIsReadAfterTheDeadline) {
+  std::string text;
+  const auto add = [&](std::string_view piece) { text.append(piece); };
+  const auto late = read_proc_pieces(::getpid(), "maps", add, 1);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, ErrorCode::input_unreadable);
+  EXPECT_NE(late.error().happened.find("in time"), std::string::npos);
+  EXPECT_TRUE(text.empty());
+  EXPECT_TRUE(read_proc_pieces(::getpid(), "maps", add, ~std::uint64_t{0}));
+  EXPECT_NE(text.find("[stack]"), std::string::npos);
 }
 
 TEST(Maps, OwnMapsParseCompletely) {
