@@ -41,6 +41,9 @@ std::optional<bool> read_dumpable(pid_t pid, const ProcessStatus& status) {
 
 AccessFacts read_access_facts(const Target& target) {
   AccessFacts facts;
+  // First: of a process that ends meanwhile, the status that is read after it says so.
+  facts.attach_access =
+      UniqueFd(::open(fmt::format("/proc/{}/mem", target.pid()).c_str(), O_RDONLY | O_CLOEXEC)).valid();
   if (auto status = read_status(target.pid())) facts.target = std::move(*status);
   if (facts.target.tracer_pid.value_or(0) > 0)
     if (const auto tracer = read_status(*facts.target.tracer_pid)) facts.tracer_name = tracer->name;
@@ -49,8 +52,6 @@ AccessFacts read_access_facts(const Target& target) {
     facts.own_capabilities = own->effective_capabilities.value_or(0);
   facts.yama_scope = read_yama_scope();
   facts.dumpable = read_dumpable(target.pid(), facts.target);
-  facts.attach_access =
-      UniqueFd(::open(fmt::format("/proc/{}/mem", target.pid()).c_str(), O_RDONLY | O_CLOEXEC)).valid();
   return facts;
 }
 
@@ -96,6 +97,9 @@ std::optional<Error> attach_obstacle(const AccessFacts& facts) {
   if (!privileged && facts.yama_scope == yama_capability_only)
     return obstacle(ErrorCode::yama, "Yama lets only CAP_SYS_PTRACE attach (kernel.yama.ptrace_scope is 2)",
                     "run whomap as root (sudo)");
+  // The Vm lines go with the memory, at the beginning of exit (man 5 proc_pid_status).
+  if (!target.fields.contains("VmSize"))
+    return obstacle(ErrorCode::process_ended, who + " is ending", "there is nothing left to look at");
   return obstacle(
       ErrorCode::not_permitted,
       fmt::format("the kernel refuses access to {}, and none of the reasons known to whomap applies", who),

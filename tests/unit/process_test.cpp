@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "core/process/proc_error.h"
 #include "core/process/permission.h"
+#include "core/process/proc_error.h"
 #include "core/process/target.h"
 #include "core/process/vma.h"
 
@@ -130,8 +130,8 @@ TEST(Status, SizesAreBytesAndAbsentIsUnknown) {
 
 AccessFacts granted() {
   AccessFacts facts;
-  facts.target =
-      parse_status("Name:\tserver\nState:\tS\nTgid:\t7\nTracerPid:\t0\nUid:\t1000\t1000\nCapEff:\t0\n");
+  facts.target = parse_status(
+      "Name:\tserver\nState:\tS\nTgid:\t7\nTracerPid:\t0\nUid:\t1000\t1000\nCapEff:\t0\nVmSize:\t9 kB\n");
   facts.own_uid = 1000;
   facts.attach_access = true;
   return facts;
@@ -158,6 +158,7 @@ TEST(Permission, EachReasonHasItsOwnCode) {
   EXPECT_EQ(code_of([](AccessFacts& f) { f.target.effective_capabilities = 1; }),
             ErrorCode::missing_capability);
   EXPECT_EQ(code_of([](AccessFacts&) {}), ErrorCode::not_permitted);
+  EXPECT_EQ(code_of([](AccessFacts& f) { f.target.fields.erase("VmSize"); }), ErrorCode::process_ended);
 }
 
 TEST(Permission, TheTracerIsNamed) {
