@@ -36,6 +36,8 @@ extern const CommandInfo doctor_command;
 extern const CommandInfo repair_command;
 extern const CommandInfo collect_command;
 extern const CommandInfo supervise_command;
+extern const CommandInfo prove_command;
+extern const CommandInfo throw_away_command;
 
 enum class ColorMode { automatic, always, never };
 

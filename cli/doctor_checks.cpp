@@ -15,6 +15,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/gdb_proof.h"
 #include "cli/probe_engine.h"
 #include "core/base/files.h"
 #include "core/elf/module_map.h"
@@ -70,8 +71,23 @@ Finding gdb(bool needed) {
     return warning("gdb", to_line({facts.error().code, facts.error().happened, {}, facts.error().os_error}),
                    "the probe engine watches this process without it");
   if (!facts) return problem("gdb", facts.error());
-  return good("gdb", fmt::format("GDB {} with Python {} ({}) loads the plugin", facts->version, facts->python,
-                                 facts->path));
+  return good("gdb",
+              fmt::format("GDB {} with Python {} ({}) loads the plugin; inside GDB: source {}/whomap.py",
+                          facts->version, facts->python, facts->path, facts->plugin));
+}
+
+/// Does the GDB at hand do with stubs what the gdb engine needs? Nothing where there is no GDB to ask.
+std::optional<Finding> proof() {
+  const auto gdb = find_gdb();
+  if (!gdb) return std::nullopt;
+  const auto proven = prove_gdb(*gdb);
+  if (proven)
+    return good("stubs",
+                fmt::format("tried with this GDB on a throw-away process: {} captured as they were made",
+                            count_text(proven->calls, "call")));
+  return warning("stubs",
+                 to_line({proven.error().code, proven.error().happened, {}, proven.error().os_error}),
+                 "the gdb engine uses ordinary breakpoints then, if it can; the probe engine needs no GDB");
 }
 
 /// What holds for any process of another user, or of one's own.
@@ -206,7 +222,12 @@ Finding left_over(const Target& target) {
 }  // namespace
 
 std::vector<Finding> examine_machine(bool gdb_needed) {
-  return {kernel(), gdb(gdb_needed), permission(), counters(), state_files(), room()};
+  std::vector<Finding> findings{kernel(), gdb(gdb_needed)};
+  if (findings.back().health == Health::good)
+    if (auto tried = proof()) findings.push_back(std::move(*tried));
+  for (Finding& each : std::vector{permission(), counters(), state_files(), room()})
+    findings.push_back(std::move(each));
+  return findings;
 }
 
 std::vector<Finding> examine_process(pid_t pid, bool& gdb_needed) {

@@ -8,10 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "cli/gdb_captures.h"
 #include "cli/stub_outcome.h"
-#include "core/capture/channel.h"
 #include "core/capture/code_guard.h"
-#include "core/capture/combined_source.h"
 #include "core/plan/script.h"
 #include "core/process/permission.h"
 #include "core/stub/breakpoint_state.h"
@@ -38,16 +37,6 @@ void report_outcome(const CommonOptions& common, const CodeGuard::Outcome& outco
     say(common, "the killed GDB had left the process stopped; it was continued with SIGCONT");
 }
 
-/// Stubs for the sites that have room, if it can be done at all; ordinary breakpoints do for the others.
-Result<std::optional<SupervisedStubs>> put_stubs_in(const Plan& plan, const CommonOptions& common) {
-  auto stubs = start_stubs(plan, "trap");
-  if (stubs) return std::optional<SupervisedStubs>(std::move(*stubs));
-  if (stubs.error().code != ErrorCode::unsupported_target && stubs.error().code != ErrorCode::kernel_feature)
-    return tl::make_unexpected(stubs.error());
-  say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(stubs.error())));
-  return std::optional<SupervisedStubs>{};
-}
-
 }  // namespace
 
 Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& plan,
@@ -55,7 +44,8 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
                                        const CommonOptions& common) {
   const auto plugin = find_plugin_folder();
   if (!plugin) return tl::make_unexpected(plugin.error());
-  if (const auto found = find_gdb(); !found) return tl::make_unexpected(found.error());
+  const auto path = find_gdb();
+  if (!path) return tl::make_unexpected(path.error());
   std::optional<SupervisedStubs> stubs;
   std::unique_ptr<RingSource> ring;
   if (with_stubs) {
@@ -79,7 +69,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
   }
   auto channel = make_channel();
   if (!channel) return tl::make_unexpected(channel.error());
-  auto gdb = GdbProcess::start(std::move(channel->tracer), [&](int channel_fd, int status_fd) {
+  auto gdb = GdbProcess::start(*path, std::move(channel->tracer), [&](int channel_fd, int status_fd) {
     ScriptOptions script;
     script.plugin_folder = *plugin;
     script.channel_fd = channel_fd;
@@ -91,17 +81,12 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
 
   bool gdb_ended_well = false;
   RecordingOptions options = recording;
-  if (stubs) options.own_memory = own_memory(stubs->installed().state);
-  CollectorChannel tracer(std::move(channel->collector), gdb->pid());
-  std::optional<CombinedSource> both;
-  if (ring != nullptr) {
-    auto combined = CombinedSource::of(tracer, *ring);
-    if (!combined) return tl::make_unexpected(combined.error());
-    both.emplace(std::move(*combined));
-  }
-  CaptureSource& source = both ? static_cast<CaptureSource&>(*both) : tracer;
-  auto result =
-      record(target.target, plan, source, options, progress_printer(common, recording.seconds), [&](bool) {
+  if (stubs) options.own_memory = [&stubs] { return own_memory(stubs->installed().state); };
+  const auto captures = GdbCaptures::open(std::move(channel->collector), gdb->pid(), std::move(ring));
+  if (!captures) return tl::make_unexpected(captures.error());
+  auto result = record(
+      target.target, plan, (*captures)->source(), options, progress_printer(common, recording.seconds),
+      [&](bool) {
         constexpr double patience_seconds = 10;
         const bool by_itself = gdb->wait(patience_seconds, [&] { (void)guard->take_out(target.target); });
         const auto status = gdb->status();
@@ -119,6 +104,7 @@ Result<RecordingResult> trace_with_gdb(const OpenTarget& target, const Plan& pla
                               line.value("first_hit_error", "")));
   if (!result->armed) {
     if (const auto reason = discard_unarmed(recording, *result)) return tl::make_unexpected(*reason);
+    if (gdb->was_killed()) return tl::make_unexpected(gdb->diagnose());  // what the target shows is its trace
     // Another tracer may have been quicker.
     if (const auto obstacle = attach_obstacle(read_access_facts(target.target)))
       return tl::make_unexpected(*obstacle);

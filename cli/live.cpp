@@ -5,11 +5,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <cstdio>
-#include <ctime>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "core/match/quantity.h"
@@ -45,14 +42,6 @@ Result<UniqueFd> interrupts_as_fd() {
   UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC));
   if (!fd.valid()) return fail(ErrorCode::kernel_feature, "signalfd failed", {}, errno);
   return fd;
-}
-
-std::string default_trace_name(const TargetIdentity& target) {
-  std::string comm;
-  for (const char c : target.comm)
-    comm += std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-' ? c : '_';
-  return fmt::format("whomap-{}-{}-{:%Y%m%dT%H%M%S}.trace", comm, target.pid,
-                     fmt::localtime(std::time(nullptr)));
 }
 
 std::function<void(const RecordingProgress&)> progress_printer(const CommonOptions& common, double seconds) {

@@ -10,6 +10,7 @@
 #include "core/elf/module_map.h"
 #include "core/plan/make_plan.h"
 #include "core/process/target.h"
+#include "core/trace/default_name.h"
 #include "core/trace/recording.h"
 
 namespace whomap::cli {
@@ -27,9 +28,6 @@ Result<Plan> plan_for(const OpenTarget& target, const std::string& plan_file, co
 
 /// INT, TERM and HUP from now on make this descriptor readable instead of ending the program.
 Result<UniqueFd> interrupts_as_fd();
-
-/// Where a trace goes without -o: whomap-COMM-PID-TIME.trace in the working folder.
-std::string default_trace_name(const TargetIdentity& target);
 
 /// Shows the running trace on standard error when that is a terminal and -q was not given.
 std::function<void(const RecordingProgress&)> progress_printer(const CommonOptions& common, double seconds);

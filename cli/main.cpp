@@ -15,9 +15,10 @@
 namespace whomap::cli {
 namespace {
 
-const std::array commands{&trace_command,  &watch_command,  &plan_command,    &script_command,
-                          &match_command,  &report_command, &import_command,  &verify_command,
-                          &doctor_command, &repair_command, &collect_command, &supervise_command};
+const std::array commands{&trace_command,  &watch_command,     &plan_command,    &script_command,
+                          &match_command,  &report_command,    &import_command,  &verify_command,
+                          &doctor_command, &repair_command,    &collect_command, &supervise_command,
+                          &prove_command,  &throw_away_command};
 
 std::string help() {
   std::string text = fmt::format(

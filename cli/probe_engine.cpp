@@ -90,7 +90,7 @@ Result<RecordingResult> trace_with_probe(const OpenTarget& target, const Plan& p
   if (!stubs) return tl::make_unexpected(stubs.error());
   RecordingOptions options = recording;
   options.engine = "probe";
-  options.own_memory = own_memory(stubs->installed().state);
+  options.own_memory = [&stubs] { return own_memory(stubs->installed().state); };
   const UnwatchedSites unwatched(target.target, plan, stubs->installed().left_out);
   auto source = open_ring(target.target, plan, *stubs, limits);
   if (!source) {

@@ -63,6 +63,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   options.plugin_folder = *plugin;
   options.collector = {std::filesystem::read_symlink("/proc/self/exe", problem).string(),
                        "collect",
+                       "--stubs",
                        "--duration",
                        fmt::format("{}", limits->seconds),
                        "--max-slowdown",

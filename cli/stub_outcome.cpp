@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,17 +15,31 @@ Result<SupervisedStubs> start_stubs(const Plan& plan, const std::string& engine)
 
 Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, SupervisedStubs& stubs,
                                               const RecordLimits& limits) {
-  const StubState& state = stubs.installed().state;
+  return open_ring(target, plan, stubs.installed().state,
+                   {stubs.take_ring(), stubs.tsc_is_forbidden(), stubs.thread_bases()}, limits);
+}
+
+Result<std::unique_ptr<RingSource>> open_ring(const Target& target, const Plan& plan, const StubState& state,
+                                              RingFacts facts, const RecordLimits& limits) {
   RingSourceOptions options;
   options.minimum_length = limits.minimum_length;
   options.sample_interval = limits.sample_interval;
   options.calls_per_second = limits.calls_per_second;
   options.control = state.data;
-  options.tsc_forbidden = stubs.tsc_is_forbidden();
+  options.tsc_forbidden = facts.tsc_forbidden;
   for (const PlacedMemory& each : state.memory)
     if (each.kind == "ring") options.ring = each.address;
-  for (const ThreadBase& each : stubs.thread_bases()) options.thread_bases.emplace_back(each.tid, each.base);
-  return RingSource::open(target, plan, stubs.take_ring(), options);
+  for (const ThreadBase& each : facts.threads) options.thread_bases.emplace_back(each.tid, each.base);
+  return RingSource::open(target, plan, std::move(facts.fd), options);
+}
+
+Result<std::optional<SupervisedStubs>> put_stubs_in(const Plan& plan, const CommonOptions& common) {
+  auto stubs = start_stubs(plan, "trap");
+  if (stubs) return std::optional<SupervisedStubs>(std::move(*stubs));
+  if (stubs.error().code != ErrorCode::unsupported_target && stubs.error().code != ErrorCode::kernel_feature)
+    return tl::make_unexpected(stubs.error());
+  say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(stubs.error())));
+  return std::optional<SupervisedStubs>{};
 }
 
 StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common) {

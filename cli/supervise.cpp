@@ -26,6 +26,10 @@ Result<void> keep_stubs(const std::string& engine, int plan_fd, const UniqueFd& 
   if (target->identity().start_time != plan->target.start_time)
     return fail(ErrorCode::process_replaced,
                 fmt::format("process {} is not the one the plan was made for", plan->target.pid));
+  if (engine == "debugger") {
+    stand_by(*target, channel);
+    return {};
+  }
   const auto shape = RingShape::of({});
   if (!shape) return tl::make_unexpected(shape.error());
   if (engine == "trap") {
@@ -45,7 +49,8 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   std::string engine;
   int plan_fd = -1;
   int channel_fd = -1;
-  line.options().add_options()("engine", po::value(&engine)->required(), "trap or ring")(
+  line.options().add_options()("engine", po::value(&engine)->required(),
+                               "trap, ring, or debugger (which puts them in itself)")(
       "plan-fd", po::value(&plan_fd)->required(), "descriptor of the plan")(
       "channel-fd", po::value(&channel_fd)->required(), "socket to the starter");
   if (const auto stop = line.parse(arguments)) return *stop;

@@ -6,6 +6,7 @@
 #include "cli/capture_options.h"
 #include "cli/command.h"
 #include "cli/gdb_engine.h"
+#include "cli/gdb_proof.h"
 #include "cli/known_causes.h"
 #include "cli/live.h"
 #include "cli/probe_engine.h"
@@ -14,6 +15,7 @@
 #include "core/match/history.h"
 #include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
+#include "gdb_plugin/gdb_process.h"
 
 namespace po = boost::program_options;
 
@@ -101,20 +103,39 @@ void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
             target.target.pid()));
 }
 
+/// The gdb engine, with stubs if the GDB at hand is fit for them. If it is not, `auto` takes what the probe
+/// engine sees rather than ordinary breakpoints.
+Result<RecordingResult> capture_with_gdb(const OpenTarget& target, const Plan& plan,
+                                         const RecordingOptions& recording, bool probe_instead,
+                                         const RecordLimits& limits, const CommonOptions& common) {
+  const auto gdb = find_gdb();
+  const auto proven = gdb ? prove_gdb(*gdb) : tl::make_unexpected(gdb.error());
+  if (proven) return trace_with_gdb(target, plan, recording, true, common);
+  if (proven.error().code != ErrorCode::kernel_feature) return tl::make_unexpected(proven.error());
+  if (probe_instead) {
+    say(common,
+        fmt::format("the probe engine alone, which does not watch all sites: {}", to_line(proven.error())));
+    return trace_with_probe(target, plan, recording, limits, common);
+  }
+  say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(proven.error())));
+  return trace_with_gdb(target, plan, recording, false, common);
+}
+
 /// `auto` is probe where that misses nothing and stubs can be put in, else gdb.
 Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
                                 const TraceOptions& options, const CommonOptions& common) {
   if (options.engine == "probe") return trace_with_probe(target, plan, recording, options.limits, common);
-  if (options.engine == "auto" && !options.no_stubs) {
-    if (probe_sees_everything(plan)) {
-      auto result = trace_with_probe(target, plan, recording, options.limits, common);
-      if (result || result.error().code != ErrorCode::unsupported_target) return result;
-      say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
-    } else if (common.verbose) {
-      for (const std::string& each : sites_without_stub(plan)) say(common, "no stub at " + each);
-    }
+  if (options.no_stubs) return trace_with_gdb(target, plan, recording, false, common);
+  bool probe_instead = options.engine == "auto";
+  if (options.engine == "auto" && probe_sees_everything(plan)) {
+    auto result = trace_with_probe(target, plan, recording, options.limits, common);
+    if (result || result.error().code != ErrorCode::unsupported_target) return result;
+    say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
+    probe_instead = false;
+  } else if (options.engine == "auto" && common.verbose) {
+    for (const std::string& each : sites_without_stub(plan)) say(common, "no stub at " + each);
   }
-  return trace_with_gdb(target, plan, recording, !options.no_stubs, common);
+  return capture_with_gdb(target, plan, recording, probe_instead, options.limits, common);
 }
 
 /// Said right before the attach; the error when it is not to be taken.

@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
@@ -65,6 +66,11 @@ std::string last_line_of(const std::string& output) {
   return last.empty() ? "it printed nothing" : last;
 }
 
+std::string signal_name(int signal) {
+  const char* const name = ::sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
 Error without_python(const std::string& gdb) {
   return {ErrorCode::gdb_without_python, fmt::format("{} has no Python inside", gdb),
           "install a GDB with Python: apt-get install gdb (not gdb-minimal)"};
@@ -110,7 +116,7 @@ Result<GdbFacts> examine_gdb() {
   const std::string facts =
       answer_of_gdb(*gdb, "python import sys; print('whomap-facts', gdb.VERSION, sys.version.split()[0])");
   std::istringstream words(facts.substr(std::min(facts.find("whomap-facts "), facts.size())));
-  GdbFacts found{*gdb, {}, {}};
+  GdbFacts found{*gdb, {}, {}, *folder};
   std::string mark;
   if (!(words >> mark >> found.version >> found.python)) return tl::make_unexpected(without_python(*gdb));
   const nlohmann::json path = *folder;  // a JSON string is one of Python's too
@@ -125,9 +131,8 @@ Result<GdbFacts> examine_gdb() {
   return found;
 }
 
-Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_script) {
-  auto gdb = find_gdb();
-  if (!gdb) return tl::make_unexpected(gdb.error());
+Result<GdbProcess> GdbProcess::start(const std::string& path, UniqueFd channel,
+                                     const WriteScript& write_script) {
   auto script = memory_file("whomap-script");
   auto status = memory_file("whomap-status");
   auto output = memory_file("whomap-gdb-output");
@@ -138,9 +143,9 @@ Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_
     return fail(ErrorCode::output_unwritable, "the script for GDB could not be written to memory", {}, errno);
 
   GdbProcess process;
-  process.path_ = *gdb;
+  process.path_ = path;
   const auto child =
-      spawn(gdb_command({*gdb, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex",
+      spawn(gdb_command({path, "-nx", "-q", "-batch", "-iex", "set auto-load no", "-iex",
                          "set debuginfod enabled off", "-x", fmt::format("/proc/self/fd/{}", script->get())},
                         output->get(), {script->get(), status->get(), channel.get()}));
   if (!child) return tl::make_unexpected(child.error());
@@ -154,6 +159,7 @@ Result<GdbProcess> GdbProcess::start(UniqueFd channel, const WriteScript& write_
 GdbProcess::GdbProcess(GdbProcess&& other) noexcept
     : path_(std::move(other.path_)),
       pid_(std::exchange(other.pid_, -1)),
+      ending_signal_(other.ending_signal_),
       pidfd_(std::move(other.pidfd_)),
       status_(std::move(other.status_)),
       output_(std::move(other.output_)) {}
@@ -166,7 +172,10 @@ bool GdbProcess::reap(int milliseconds) {
   pollfd waiting{pidfd_.get(), POLLIN, 0};
   while (::poll(&waiting, 1, milliseconds) < 0 && errno == EINTR) {
   }
-  if (::waitpid(pid_, nullptr, WNOHANG) == 0) return false;
+  int status = 0;
+  const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
+  if (ended == 0) return false;
+  if (ended == pid_ && WIFSIGNALED(status)) ending_signal_ = WTERMSIG(status);
   pid_ = -1;
   return true;
 }
@@ -205,6 +214,11 @@ Error GdbProcess::diagnose() const {
       return {ErrorCode::gdb_failed,
               fmt::format("GDB could not trace: {}", line.value("error", "no reason given")),
               "see what GDB printed with -v"};
+  if (ending_signal_ != 0)
+    return {ErrorCode::gdb_failed,
+            fmt::format("GDB was killed by {} before it traced", signal_name(ending_signal_)),
+            "if it did not crash by itself, somebody ended it (kill, the out-of-memory killer); see what it "
+            "printed with -v"};
   if (gdb_answers(path_, "echo whomap-runs", "whomap-runs") &&
       !gdb_answers(path_, "python print('whomap' + '-python')", "whomap-python"))
     return without_python(path_);

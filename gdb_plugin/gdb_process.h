@@ -21,10 +21,10 @@ class GdbProcess {
   /// Writes the script for these descriptor numbers, which GDB inherits.
   using WriteScript = std::function<std::string(int channel_fd, int status_fd)>;
 
-  /// Starts GDB with -nx in a session of its own, with an environment that has only PATH and a locale:
-  /// no terminal, so Ctrl-C reaches whomap alone, and nothing that would make its Python load other code.
-  /// Errors: gdb_missing, kernel_feature.
-  static Result<GdbProcess> start(UniqueFd channel, const WriteScript& script);
+  /// Starts the GDB at `path` with -nx in a session of its own, with an environment that has only PATH and a
+  /// locale: no terminal, so Ctrl-C reaches whomap alone, and nothing that would make its Python load other
+  /// code. Errors: gdb_missing, kernel_feature.
+  static Result<GdbProcess> start(const std::string& path, UniqueFd channel, const WriteScript& script);
 
   GdbProcess(GdbProcess&& other) noexcept;
   GdbProcess& operator=(GdbProcess&&) = delete;
@@ -37,12 +37,15 @@ class GdbProcess {
       double patience_seconds, const std::function<void()>& before_kill = [] {});
 
   [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Has a signal ended it that was not ours?
+  [[nodiscard]] bool was_killed() const { return ending_signal_ != 0; }
   /// The objects that the plugin wrote to the status file so far, in order.
   [[nodiscard]] std::vector<nlohmann::json> status() const;
   /// What GDB printed, for -v.
   [[nodiscard]] std::string output() const;
 
-  /// Why no trace came about, from the status file; asks GDB for its Python where that says nothing.
+  /// Why no trace came about, from the status file and the way GDB ended; asks GDB for its Python where these
+  /// say nothing.
   [[nodiscard]] Error diagnose() const;
 
  private:
@@ -51,6 +54,7 @@ class GdbProcess {
 
   std::string path_;
   pid_t pid_ = -1;
+  int ending_signal_ = 0;  ///< it was killed by another
   UniqueFd pidfd_, status_, output_;
 };
 
@@ -61,6 +65,7 @@ struct GdbFacts {
   std::string path;
   std::string version;  ///< GDB's own word: "13.1"
   std::string python;   ///< of the Python inside it: "3.11.2"
+  std::string plugin;   ///< folder of the plugin that it loads
 };
 
 /// Starts GDB on nothing and loads the plugin in it, as a trace does. Errors: gdb_missing,

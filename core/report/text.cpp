@@ -303,6 +303,7 @@ class TextReport {
     if (reason == "target-exec") return "early: the process exec'd another program";
     if (reason == "engine-died") return "early: the tracer died";
     if (reason == "imported") return "with the log";
+    if (reason == "by-hand") return "by whomap stop, or with GDB";
     if (reason == "engine-stopped") return "early: the tracer was told to end";
     return reason;
   }

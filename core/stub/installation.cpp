@@ -290,26 +290,27 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
 
 }  // namespace
 
-Result<std::optional<StubState>> clear_old_stubs(const Target& target) {
+Result<std::optional<StubState>> clear_old_stubs(const Target& target, StopBy whom) {
   auto old = load_state(target.identity());
   if (!old || !*old) return old;
   if (!(*old)->jumps.empty() || !(*old)->breakpoints.empty() || (*old)->trap_handler != 0 ||
       (*old)->padding.address != 0) {
-    if (auto removed = remove_stubs(target, **old); !removed) return tl::make_unexpected(removed.error());
+    if (auto removed = remove_stubs(target, **old, whom); !removed)
+      return tl::make_unexpected(removed.error());
   } else if (!is_ours(target.pid(), **old)) {
     forget_state(target.identity());
   }
   return load_state(target.identity());
 }
 
-Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine) {
-  const auto old = clear_old_stubs(target);
+Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine, StopBy whom) {
+  const auto old = clear_old_stubs(target, whom);
   if (!old) return tl::make_unexpected(old.error());
   auto draft = Drafter(target, plan, engine, *old).draft();
   if (!draft) return tl::make_unexpected(draft.error());
   if (auto saved = save(draft->state); !saved) return tl::make_unexpected(saved.error());
   const std::vector<pid_t> filtered = filtered_threads(target);
-  auto stillness = Standstill::begin(target);
+  auto stillness = Standstill::by(whom, target);
   if (!stillness) return tl::make_unexpected(stillness.error());
   const auto done = put_in(target, plan, engine, *stillness, filtered, *draft);
   stillness->end();
@@ -327,7 +328,7 @@ Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngi
   if (others) draft->state.breakpoints = others->originals();
   const auto saved = others ? save(draft->state) : tl::make_unexpected(others.error());
   if (!saved) {
-    (void)remove_stubs(target, draft->state);
+    (void)remove_stubs(target, draft->state, whom);
     return tl::make_unexpected(saved.error());
   }
   return Installed{std::move(draft->state), std::move(draft->left_out), stillness->nanoseconds()};

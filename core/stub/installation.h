@@ -32,11 +32,12 @@ struct Installed {
 /// and RemoteCalls; unsupported_target when system calls of the target are filtered by their address
 /// (seccomp, Syscall User Dispatch), when the filter cannot be read, or when no site can have a stub;
 /// output_unwritable when the state file cannot be written.
-Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine);
+Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngine& engine,
+                                StopBy whom = StopBy::seizing);
 
 /// What a crashed trace has left is taken out; returns the state of the memory that stays and can be used
 /// again, if there is any. Errors: those of load_state and remove_stubs.
-Result<std::optional<StubState>> clear_old_stubs(const Target& target);
+Result<std::optional<StubState>> clear_old_stubs(const Target& target, StopBy whom = StopBy::seizing);
 
 /// The plan with only those sites watched that have no stub: for ordinary breakpoints.
 Plan without_stubs(const Plan& plan, const StubState& state);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/remote_call.h"
 
+#include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/base/clock.h"
 #include "core/base/files.h"
 #include "core/process/syscalls.h"
 
@@ -44,6 +47,16 @@ bool is_in_interrupt_stop(pid_t tid) {
   return info.si_code >> 8 == PTRACE_EVENT_STOP && (info.si_code & 0xFF) == SIGTRAP;
 }
 
+/// Is the thread in a stop that a debugger resumes without a signal: by its own SIGSTOP, a breakpoint, a
+/// step, or Ctrl-C? In the stops of `catch syscall` or `catch fork` it is in the middle of a call.
+bool is_in_debuggers_stop(pid_t tid) {
+  siginfo_t info{};
+  if (::ptrace(PTRACE_GETSIGINFO, tid, nullptr, &info) != 0) return false;
+  if (info.si_signo == SIGSTOP || info.si_signo == SIGINT) return true;
+  return info.si_signo == SIGTRAP &&
+         ((info.si_code >= TRAP_BRKPT && info.si_code <= TRAP_HWBKPT) || info.si_code == SI_KERNEL);
+}
+
 /// Does the thread execute 64-bit code? (the kernel's __USER_CS; Wine runs 32-bit code in 64-bit processes)
 bool is_fit(const user_regs_struct& registers) {
   constexpr unsigned long long user_code_segment = 0x33;
@@ -60,8 +73,8 @@ std::vector<pid_t> fit_threads(const Standstill& stillness) {
   std::vector<pid_t> waiting, computing;
   for (const pid_t tid : stillness.threads()) {
     user_regs_struct registers{};
-    if (!is_in_interrupt_stop(tid) || ::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0 ||
-        !is_fit(registers))
+    if (!(stillness.is_debuggers() ? is_in_debuggers_stop(tid) : is_in_interrupt_stop(tid)) ||
+        ::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) != 0 || !is_fit(registers))
       continue;
     (is_in_call(registers) ? waiting : computing).push_back(tid);
     constexpr std::size_t enough = 8;
@@ -80,11 +93,13 @@ Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stilln
     for (const pid_t tid : threads) {
       if ((seccomp_mode(target.pid(), tid) != 0) != with_filter) continue;
       if (with_filter &&
-          ::ptrace(PTRACE_SETOPTIONS, tid, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP) != 0) {
+          (stillness.is_debuggers() || ::ptrace(PTRACE_SETOPTIONS, tid, nullptr,
+                                                PTRACE_O_TRACESYSGOOD | PTRACE_O_SUSPEND_SECCOMP) != 0)) {
         filtered = true;
         continue;
       }
-      RemoteCalls calls(stillness.late_signals(), &stillness, tid, place);
+      RemoteCalls calls(stillness.late_signals(), &stillness, tid, place,
+                        stillness.is_debuggers() ? Parking::signal : Parking::interrupt);
       if (calls.take()) return calls;
       calls.tid_ = -1;
     }
@@ -94,12 +109,13 @@ Result<RemoteCalls> RemoteCalls::borrow(const Target& target, Standstill& stilln
                 "run as root, on a kernel with CONFIG_CHECKPOINT_RESTORE");
   return fail(ErrorCode::not_stoppable,
               fmt::format("no thread of process {} is fit for a call", target.pid()),
-              "all of them are about to receive signals; try again");
+              stillness.is_debuggers() ? "all of them have stopped in a call or for a signal; continue once"
+                                       : "all of them are about to receive signals; try again");
 }
 
 Result<RemoteCalls> RemoteCalls::in_stop(pid_t tid, std::uint64_t syscall_address,
                                          std::vector<HeldSignal>& late) {
-  RemoteCalls calls(late, nullptr, tid, {std::nullopt, {}, syscall_address});
+  RemoteCalls calls(late, nullptr, tid, {std::nullopt, {}, syscall_address}, Parking::system_call);
   if (calls.take()) return calls;
   calls.tid_ = -1;
   return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid));
@@ -110,9 +126,10 @@ RemoteCalls::RemoteCalls(RemoteCalls&& other) noexcept
       stillness_(other.stillness_),
       tid_(std::exchange(other.tid_, -1)),
       place_(std::move(other.place_)),
+      parking_(other.parking_),
       registers_(other.registers_),
       signal_mask_(other.signal_mask_),
-      in_event_stop_(other.in_event_stop_) {}
+      restarts_calls_(other.restarts_calls_) {}
 
 RemoteCalls::~RemoteCalls() {
   if (tid_ > 0) give_back();
@@ -174,22 +191,32 @@ Result<void> RemoteCalls::move_to(CallRoom room) {
   return {};
 }
 
+/// From behind a call into the stop before a SIGSTOP is delivered; all other signals are blocked, and no
+/// instruction of the program comes in between.
+void RemoteCalls::stop_by_signal() {
+  if (::syscall(SYS_tkill, tid_, SIGSTOP) != 0) return;
+  if (::ptrace(PTRACE_CONT, tid_, nullptr, nullptr) != 0) return;
+  const auto status = wait_for_any_stop(tid_, monotonic_ns() + stop_patience_ns);
+  restarts_calls_ = status && is_signal_stop(*status);
+}
+
 void RemoteCalls::give_back() {
+  if (parking_ == Parking::signal && !restarts_calls_) stop_by_signal();
   // Left in another stop than the one it was found in, the kernel does not restart an interrupted call
   // itself.
-  const user_regs_struct registers = in_event_stop_ ? registers_ : registers_at_home();
+  const user_regs_struct registers = restarts_calls_ ? registers_ : registers_at_home();
   set_mask(signal_mask_);
   const bool is_home = ::ptrace(PTRACE_SETREGS, tid_, nullptr, &registers) == 0;
   // Of a thread that did not stop again nobody knows where it is.
   if (is_home && place_.room) stillness_->write(place_.room->address, place_.room->original);
-  if (stillness_ != nullptr) ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
+  if (parking_ == Parking::interrupt) ::ptrace(PTRACE_SETOPTIONS, tid_, nullptr, PTRACE_O_TRACESYSGOOD);
 }
 
 Result<int> RemoteCalls::resume(int request) {
   if (::ptrace(static_cast<__ptrace_request>(request), tid_, nullptr, nullptr) != 0)
     return fail(ErrorCode::process_ended, fmt::format("thread {} has ended", tid_), {}, errno);
   auto status = wait_for_stop(tid_, request, *late_);
-  in_event_stop_ = status && is_event_stop(*status);
+  restarts_calls_ = status && is_event_stop(*status);
   return status;
 }
 
@@ -230,7 +257,7 @@ Result<std::uint64_t> RemoteCalls::run() {
     return fail(ErrorCode::not_stoppable,
                 fmt::format("thread {} is at {:#x} after a call, {:#x} was expected", tid_, after.rip,
                             syscall_address() + syscall_length));
-  if (stillness_ == nullptr) return after.rax;
+  if (parking_ != Parking::interrupt) return after.rax;
   ::ptrace(PTRACE_INTERRUPT, tid_, nullptr, nullptr);
   const auto status = resume(PTRACE_CONT);
   if (!status) return tl::make_unexpected(status.error());

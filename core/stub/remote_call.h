@@ -36,7 +36,8 @@ class RemoteCalls {
   /// `stillness` must outlive the object. Threads that wait in a system call come first, those with a
   /// seccomp filter last: the filter is suspended only as long as this process lives.
   /// Errors: not_stoppable when no thread is fit for it; kernel_feature when all threads that are have a
-  /// seccomp filter and the filter cannot be suspended (PTRACE_O_SUSPEND_SECCOMP, needs CAP_SYS_ADMIN).
+  /// seccomp filter and the filter cannot be suspended (PTRACE_O_SUSPEND_SECCOMP, needs CAP_SYS_ADMIN; never
+  /// in a debugger's standstill, where it would replace options that cannot be read).
   static Result<RemoteCalls> borrow(const Target& target, Standstill& stillness, CallPlace place);
 
   /// The same in a thread that this one has attached to by other means (PTRACE_ATTACH, with
@@ -63,8 +64,15 @@ class RemoteCalls {
   [[nodiscard]] pid_t tid() const { return tid_; }
 
  private:
-  RemoteCalls(std::vector<HeldSignal>& late, Standstill* stillness, pid_t tid, CallPlace place)
-      : late_(&late), stillness_(stillness), tid_(tid), place_(std::move(place)) {}
+  /// How the thread is stopped again after a call.
+  enum class Parking {
+    interrupt,    ///< PTRACE_INTERRUPT, as it was found; it is seized
+    signal,       ///< SIGSTOP, as a debugger stops threads and expects to find them
+    system_call,  ///< behind the call
+  };
+  RemoteCalls(std::vector<HeldSignal>& late, Standstill* stillness, pid_t tid, CallPlace place,
+              Parking parking)
+      : late_(&late), stillness_(stillness), tid_(tid), place_(std::move(place)), parking_(parking) {}
   [[nodiscard]] std::uint64_t syscall_address() const;
   [[nodiscard]] user_regs_struct registers_at_home() const;
   bool take();
@@ -72,15 +80,17 @@ class RemoteCalls {
   bool set_mask(std::uint64_t mask);
   Result<std::uint64_t> run();
   Result<int> resume(int request);
+  void stop_by_signal();
   void give_back();
 
   std::vector<HeldSignal>* late_;
-  Standstill* stillness_;  ///< nullptr: PTRACE_INTERRUPT is not possible
+  Standstill* stillness_;  ///< nullptr: the thread is borrowed by in_stop()
   pid_t tid_;
   CallPlace place_;
+  Parking parking_;
   user_regs_struct registers_{};
   std::uint64_t signal_mask_ = 0;
-  bool in_event_stop_ = true;  ///< the kernel looks at interrupted system calls again after such a stop
+  bool restarts_calls_ = true;  ///< after this stop the kernel looks at interrupted system calls again
 };
 
 }  // namespace whomap

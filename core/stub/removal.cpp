@@ -97,11 +97,11 @@ bool leave_ring(pid_t pid, const StubState& state, int patience_ms) {
 /// A tracer that died while it used the target's padding left it so. A signal handler that interrupted the
 /// way back there has to end first, which is waited for for a while. Removed::failed has what could not be
 /// cleared.
-Result<void> clear_padding(const Target& target, StubState& state, Removed& removed) {
+Result<void> clear_padding(const Target& target, StubState& state, Removed& removed, StopBy whom) {
   constexpr int most_tries = 10;
   constexpr int pause_ms = 20;
   for (int tries = 0; state.padding.address != 0; ++tries) {
-    auto stillness = Standstill::begin(target);
+    auto stillness = Standstill::by(whom, target);
     if (!stillness) return tl::make_unexpected(stillness.error());
     const bool cleared = clear_room(target, *stillness, state.padding, state.nonce);
     stillness->end();
@@ -120,11 +120,11 @@ Result<void> clear_padding(const Target& target, StubState& state, Removed& remo
 
 }  // namespace
 
-Result<Removed> remove_stubs(const Target& target, StubState state) {
+Result<Removed> remove_stubs(const Target& target, StubState state, StopBy whom) {
   Removed removed;
   const bool own_state = target.identity().pid == state.target.pid;
   if (own_state)
-    if (auto cleared = clear_padding(target, state, removed); !cleared)
+    if (auto cleared = clear_padding(target, state, removed, whom); !cleared)
       return tl::make_unexpected(cleared.error());
   // Without stubs there are only breakpoints: each knows by itself whether its place is still the same.
   const bool without_stubs = state.memory.empty() && !state.breakpoints.empty();
@@ -144,7 +144,7 @@ Result<Removed> remove_stubs(const Target& target, StubState state) {
   set_traps(target.pid(), state, Traps::off);
   constexpr int patience_ms = 200;
   const bool ring_is_left = leave_ring(target.pid(), state, patience_ms);
-  auto stillness = Standstill::begin(target);
+  auto stillness = Standstill::by(whom, target);
   if (!stillness) return tl::make_unexpected(stillness.error());
   for (const PlacedJump& jump : state.jumps) {
     const auto now = read_bytes(target.pid(), jump.address, jump.jump.size());

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/process/memory.h"
 #include "core/process/target.h"
+#include "core/stub/standstill.h"
 #include "core/stub/stub_state.h"
 
 namespace whomap {
@@ -31,7 +32,7 @@ struct Removed {
 /// Puts the original code back with all threads stopped; threads inside a stub finish there. Works from the
 /// state file alone, any number of times. `target` may also be a forked child of the process that the state
 /// is of. Errors: those of Standstill.
-Result<Removed> remove_stubs(const Target& target, StubState state);
+Result<Removed> remove_stubs(const Target& target, StubState state, StopBy whom = StopBy::seizing);
 
 enum class Traps {
   off,      ///< nop at the trap points, and no way there

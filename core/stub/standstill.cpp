@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +128,25 @@ Result<Standstill> Standstill::begin(const Target& target, const StandstillLimit
   }
 }
 
+Result<Standstill> Standstill::of_debugger(const Target& target) {
+  Standstill still;
+  still.pid_ = target.pid();
+  still.began_ns_ = monotonic_ns();
+  still.debuggers_ = true;
+  for (const pid_t tid : target.threads()) {
+    user_regs_struct registers{};
+    if (::ptrace(PTRACE_GETREGS, tid, nullptr, &registers) == 0)
+      still.stopped_.push_back(tid);
+    else if (!is_ending(task_state(target.pid(), tid)))
+      return fail(ErrorCode::not_stoppable,
+                  fmt::format("thread {} of process {} is not stopped by this debugger", tid, target.pid()),
+                  "interrupt the process first");
+  }
+  if (still.stopped_.empty())
+    return fail(ErrorCode::process_ended, fmt::format("process {} has ended", target.pid()));
+  return still;
+}
+
 /// Seizes and interrupts threads that are new; true when there were any.
 bool Standstill::seize_new(const Target& target, std::vector<pid_t>& waiting, Result<void>& problem) {
   bool found = false;
@@ -169,6 +189,7 @@ Standstill::Standstill(Standstill&& other) noexcept
       signals_(std::move(other.signals_)),
       late_(std::move(other.late_)),
       looks_(other.looks_),
+      debuggers_(other.debuggers_),
       began_ns_(other.began_ns_),
       ended_ns_(other.ended_ns_) {}
 
@@ -185,7 +206,8 @@ void Standstill::let_go(pid_t tid) {
 
 void Standstill::end() {
   if (pid_ < 0) return;
-  for (const pid_t tid : stopped_) let_go(tid);
+  if (!debuggers_)
+    for (const pid_t tid : stopped_) let_go(tid);
   for (const HeldSignal& each : late_) ::syscall(SYS_tgkill, pid_, each.tid, each.signal);
   ended_ns_ = monotonic_ns();
   stopped_.clear();

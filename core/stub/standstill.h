@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // All threads of a process stopped at once, for a few milliseconds, by ptrace without a signal
-// (PTRACE_SEIZE and PTRACE_INTERRUPT, man 2 ptrace).
+// (PTRACE_SEIZE and PTRACE_INTERRUPT, man 2 ptrace); or by a debugger, for as long as it likes.
 #pragma once
 
 #include <sys/types.h>
@@ -25,6 +25,12 @@ struct StandstillLimits {
   int patience_ms = 10'000;  ///< all attempts together
 };
 
+/// Who stops a process for a change of its code.
+enum class StopBy {
+  seizing,   ///< nobody traces it yet: Standstill::begin()
+  debugger,  ///< this thread belongs to the debugger that has stopped it: Standstill::of_debugger()
+};
+
 /// The threads are stopped from begin() on and run again when the object dies, wherever that happens: the
 /// kernel lets go of them too when this process is killed. Belongs to the thread that made it.
 class Standstill {
@@ -32,6 +38,15 @@ class Standstill {
   /// Errors: process_ended, already_traced, not_permitted; not_stoppable when a thread cannot be stopped,
   /// naming it and the system call it is in.
   static Result<Standstill> begin(const Target& target, const StandstillLimits& limits = {});
+
+  /// In the thread of a debugger that has attached to all threads (PTRACE_ATTACH) and has stopped them. They
+  /// stay as they are when the object ends. Errors: not_stoppable, naming a thread that is not stopped, or
+  /// not by this thread; process_ended.
+  static Result<Standstill> of_debugger(const Target& target);
+  static Result<Standstill> by(StopBy whom, const Target& target) {
+    return whom == StopBy::debugger ? of_debugger(target) : begin(target);
+  }
+  [[nodiscard]] bool is_debuggers() const { return debuggers_; }
 
   Standstill(Standstill&& other) noexcept;
   Standstill& operator=(Standstill&&) = delete;
@@ -65,6 +80,7 @@ class Standstill {
   std::vector<HeldSignal> signals_;  ///< about to be delivered when the thread stopped
   std::vector<HeldSignal> late_;     ///< came while the thread ran for us
   unsigned looks_ = 0;
+  bool debuggers_ = false;
   std::uint64_t began_ns_ = 0, ended_ns_ = 0;
 };
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/supervisor.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,10 +15,9 @@
 #include <fmt/format.h>
 
 #include "core/base/clock.h"
-#include "core/base/files.h"
 #include "core/base/json_fields.h"
 #include "core/base/spawn.h"
-#include "core/process/status.h"
+#include "core/stub/debugger_watch.h"
 
 namespace whomap {
 namespace {
@@ -105,103 +101,22 @@ Removed removed_from(const json& message) {
   return removed;
 }
 
-/// Who traces the process; 0: nobody.
-pid_t tracer_of(pid_t pid) {
-  const auto status = read_status(pid);
-  return status ? status->tracer_pid.value_or(0) : 0;
-}
-
-/// A killed debugger leaves behind the SIGSTOP with which it had stopped a thread or a new child. It shows
-/// when the thread gets to run.
-void resume_left_stopped(const Target& target, const StubState& state) {
-  const auto resume = [](const Target& process) {
-    const auto status = read_status(process.pid());
-    if (status && status->state == 'T' && status->tracer_pid.value_or(0) == 0)
-      ::syscall(SYS_pidfd_send_signal, process.pidfd(), SIGCONT, nullptr, 0);
-  };
-  resume(target);
-  for (const pid_t carrier : find_carriers(state))
-    if (const auto child = Target::open(carrier)) resume(*child);
-}
-
-/// An exec waits until the other threads are gone, and a traced one is gone when its tracer has taken notice.
-/// GDB 13.1 sometimes does not: it waits for a stop of the very thread that waits in exec (seen in 1 of 10
-/// execs at full rate). Then all threads but one are zombies, and stay so.
-bool waits_in_exec(const Target& target) {
-  const auto status = read_status(target.pid());
-  if (!status || (status->state != 'D' && status->state != 'Z')) return false;
-  std::size_t waiting = 0;
-  std::size_t zombies = 0;
-  std::size_t others = 0;
-  for (const pid_t tid : target.threads()) {
-    const auto text = read_file(fmt::format("/proc/{}/task/{}/status", target.pid(), tid));
-    const char state = text ? parse_status(*text).state : 'X';
-    ++(state == 'D' ? waiting : state == 'Z' ? zombies : others);
-  }
-  return waiting == 1 && zombies > 0 && others == 0;
-}
-
-/// Until an order comes, the other side is gone, or the target has ended. A debugger that dies leaves armed
-/// stubs behind, and stopped threads: they are disarmed at once.
-void wait_for_end(const Target& target, const StubState& state, const UniqueFd& channel) {
-  constexpr int look_every_ms = 20;
-  constexpr int looks_after_death = 50;
-  constexpr int patience_with_exec = 25;
-  pid_t tracer = 0;
-  UniqueFd tracer_fd;
-  int looks_left = 0;
-  int looks_in_exec = 0;
-  while (true) {
-    pollfd waiting[] = {
-        {channel.get(), POLLIN, 0}, {target.pidfd(), POLLIN, 0}, {tracer_fd.get(), POLLIN, 0}};
-    if (::poll(waiting, 3, look_every_ms) < 0 && errno != EINTR) return;
-    const bool tracer_died = waiting[2].revents != 0;
-    if (tracer_died) {
-      if (tracer_of(target.pid()) == 0) set_traps(target.pid(), state, Traps::off);
-      tracer_fd.reset();
-      looks_left = looks_after_death;
-    }
-    if (looks_left > 0) {
-      --looks_left;
-      resume_left_stopped(target, state);
-    }
-    if (waiting[0].revents != 0 || waiting[1].revents != 0) {
-      // What a debugger killed in this moment leaves shows a little later.
-      for (; looks_left > 0; --looks_left) {
-        pollfd ended{target.pidfd(), POLLIN, 0};
-        if (::poll(&ended, 1, look_every_ms) > 0) return;
-        resume_left_stopped(target, state);
-      }
-      return;
-    }
-    const pid_t now = tracer_of(target.pid());
-    looks_in_exec = now != 0 && waits_in_exec(target) ? looks_in_exec + 1 : 0;
-    // Nothing of ours is left in a process that is in exec: the tracer's death cannot hurt it.
-    if (looks_in_exec > patience_with_exec && now == tracer)
-      ::syscall(SYS_pidfd_send_signal, tracer_fd.get(), SIGKILL, nullptr, 0);
-    if (now == tracer) continue;
-    if (tracer != 0 && now == 0) set_traps(target.pid(), state, Traps::off);
-    tracer = now;
-    tracer_fd = UniqueFd(now == 0 ? -1 : static_cast<int>(::syscall(SYS_pidfd_open, now, 0)));
-  }
-}
-
-/// A debugger lets go in its own time; without that nobody else can stop the threads.
-void wait_for_debugger(const Target& target) {
-  constexpr std::uint64_t patience_ns = 90'000'000'000;
-  const std::uint64_t deadline = monotonic_ns() + patience_ns;
-  while (tracer_of(target.pid()) != 0 && monotonic_ns() < deadline) {
-    pollfd ended{target.pidfd(), POLLIN, 0};
-    if (::poll(&ended, 1, 10) > 0) return;
-  }
-}
-
 /// Out of the target and of the children that carry them; the answer is the target's.
 Result<Removed> remove_everywhere(const Target& target, const StubState& state) {
   auto removed = remove_stubs(target, state);
   for (const pid_t carrier : find_carriers(state))
     if (const auto child = Target::open(carrier)) (void)remove_stubs(*child, state);
   return removed;
+}
+
+/// Nobody else will take them out: not before it is proven to be impossible is this given up.
+void send_removal(const Target& target, const StubState& state, const UniqueFd& channel) {
+  auto removed = remove_everywhere(target, state);
+  constexpr int most_tries = 10;
+  for (int tries = 1; tries < most_tries && !removed && removed.error().code == ErrorCode::not_stoppable;
+       ++tries)
+    removed = remove_everywhere(target, state);
+  send(channel, removed ? to_json(*removed) : to_json(removed.error()));
 }
 
 /// What a supervisor that was killed has left undone. The file is newer than what it reported at its start.
@@ -240,16 +155,33 @@ void supervise(const Target& target, const Plan& plan, StubEngine& engine, const
     if (report["threads"].size() < most_threads) report["threads"].push_back({each.tid, each.base});
   send(channel, report, engine.ring_fd());
 
-  wait_for_end(target, installed->state, channel);
+  wait_for_end(
+      target, [&] { return installed->state; }, channel, true);
   set_traps(target.pid(), installed->state, Traps::off);
-  wait_for_debugger(target);
-  // Nobody else will take them out: not before it is proven to be impossible is this given up.
-  auto removed = remove_everywhere(target, installed->state);
-  constexpr int most_tries = 10;
-  for (int tries = 1; tries < most_tries && !removed && removed.error().code == ErrorCode::not_stoppable;
-       ++tries)
-    removed = remove_everywhere(target, installed->state);
-  send(channel, removed ? to_json(*removed) : to_json(removed.error()));
+  constexpr std::uint64_t patience_ns = 90'000'000'000;
+  const std::uint64_t deadline = monotonic_ns() + patience_ns;
+  wait_for_debugger(target, [&] { return monotonic_ns() > deadline; });
+  send_removal(target, installed->state, channel);
+}
+
+void stand_by(const Target& target, const UniqueFd& channel) {
+  forget_ended();
+  const auto lock = lock_state(target.identity());
+  if (!lock) return report_failure(channel, lock.error());
+  send(channel, {{"state", "standing-by"}});
+  const auto stubs = [&target] {
+    const auto state = load_state(target.identity());
+    return state && *state ? **state : StubState{};
+  };
+  wait_for_end(target, stubs, channel, false);
+  const auto none_left = [&] {
+    const StubState state = stubs();
+    return (state.jumps.empty() && state.trap_handler == 0) || !is_ours(target.pid(), state);
+  };
+  set_traps(target.pid(), stubs(), Traps::off);
+  wait_for_debugger(target, none_left);  // it may take them out at any time
+  if (none_left()) return send(channel, to_json(Removed{}));
+  send_removal(target, stubs(), channel);
 }
 
 Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const Plan& plan,

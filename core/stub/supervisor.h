@@ -19,6 +19,11 @@ namespace whomap {
 /// all.
 void supervise(const Target& target, const Plan& plan, StubEngine& engine, const UniqueFd& channel);
 
+/// The same for a debugger that puts stubs in itself, and takes them out (StopBy::debugger): holds the lock,
+/// says {"state": "standing-by"}, disarms when the debugger dies, and when the debugger is gone removes what
+/// is still in by the state file. Ends when the channel is closed and nothing is left in.
+void stand_by(const Target& target, const UniqueFd& channel);
+
 /// The same for an error that comes before that.
 void report_failure(const UniqueFd& channel, const Error& error);
 

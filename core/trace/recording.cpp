@@ -152,6 +152,7 @@ class Recorder {
 
   void armed() {
     result_.armed = true;
+    own_memory_ = options_.own_memory();
     begin_ = Clock::now();
     // Read when the sites are watched already: whatever is newer than this snapshot was captured.
     if (auto snapshot = without_own(take_snapshot(target_))) {
@@ -186,14 +187,15 @@ class Recorder {
       totals.longest_stop_ms = static_cast<double>(counts.longest_stop_ns) / ns_per_ms;
     }
     // At each hit one thread waits while the tracer works: its processor time is time of the target.
-    if (const double seconds = seconds_since(begin_); result_.armed && counts.hits > 0 && seconds > 0)
+    if (const double seconds = seconds_since(begin_);
+        result_.armed && counts.hits > 0 && counts.busy_ns > 0 && seconds > 0)
       totals.predicted_slowdown = std::min(1.0, static_cast<double>(counts.busy_ns) / 1e9 / seconds);
     if (auto changed = target_.check(); !changed) {
       target_gone_ = true;
       end(changed.error().code == ErrorCode::process_replaced ? "target-exec" : "target-exited");
     }
     if (phase_ == Phase::watching) take_last_snapshot();
-    end("engine-stopped");
+    end(options_.engine_ended);
     phase_ = Phase::over;
   }
 
@@ -243,7 +245,7 @@ class Recorder {
   }
 
   Result<Snapshot> without_own(Result<Snapshot> snapshot) const {
-    if (snapshot) leave_out(target_, *snapshot, options_.own_memory);
+    if (snapshot) leave_out(target_, *snapshot, own_memory_);
     return snapshot;
   }
 
@@ -328,6 +330,7 @@ class Recorder {
   Phase phase_ = Phase::arming;
   Clock::time_point deadline_, begin_, next_rolling_, next_progress_;
   std::optional<Snapshot> first_, rolling_;
+  std::vector<AddressRange> own_memory_;
   std::set<pid_t> threads_;
   LeftOut too_short_;
   bool target_gone_ = false;

@@ -26,10 +26,13 @@ struct RecordingOptions {
   std::string path;                       ///< of the trace file
   bool overwrite = false;
   std::string engine = "gdb";
-  std::vector<AddressRange> own_memory;  ///< of the engine, in the target: no growth of its
-  std::vector<std::string> notes;        ///< about the engine, for the trace file
-  int interrupt_fd = -1;                 ///< becomes readable when the user wants the end
-  double patience_seconds = 20;          ///< for the engine to arm, and later to let go
+  /// What of the target's memory is the engine's and no growth of its; asked when the sites are watched.
+  std::function<std::vector<AddressRange>()> own_memory = [] { return std::vector<AddressRange>{}; };
+  std::vector<std::string> notes;  ///< about the engine, for the trace file
+  int interrupt_fd = -1;           ///< becomes readable when the user wants the end
+  /// What it means that the engine ends before it is told to.
+  std::string engine_ended = "engine-stopped";
+  double patience_seconds = 20;  ///< for the engine to arm, and later to let go
 };
 
 /// How long all threads of the target stood still outside the engine's own count.

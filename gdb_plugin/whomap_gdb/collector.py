@@ -4,21 +4,38 @@
 import os
 import subprocess
 
-from _whomap import make_channel
 
-
-def start(command, plan_text):
-    """Returns the tracer's end of the channel. The collector gets the plan on its standard input."""
-    tracer_fd, collector_fd = make_channel()
+def start(command, collector_fd, plan_text, pass_fds=(), **options):
+    """Hands it its end of the channel, and the plan on its standard input. Closes that end here."""
     try:
         process = subprocess.Popen(
-            [*command, "--channel-fd", str(collector_fd)],
-            stdin=subprocess.PIPE, pass_fds=(collector_fd,))
+            [*command, "--channel-fd", str(collector_fd), "--gdb", os.readlink("/proc/self/exe")],
+            stdin=subprocess.PIPE, pass_fds=(collector_fd, *pass_fds), **options)
         with process.stdin as stdin:
             stdin.write(plan_text.encode("utf-8"))
-    except OSError:
-        os.close(tracer_fd)
-        raise
+        return process
     finally:
         os.close(collector_fd)
-    return tracer_fd
+
+
+class QuietCollector:
+    """One that leaves the terminal to GDB: out of reach of its Ctrl-C, and what it says is kept until asked for."""
+
+    def __init__(self, command, collector_fd, plan_text, pass_fds):
+        self.messages = os.memfd_create("whomap-messages", os.MFD_CLOEXEC)
+        self.process = start(command, collector_fd, plan_text, pass_fds, start_new_session=True,
+                             stdout=self.messages, stderr=self.messages)
+
+    def wait(self):
+        """It symbolises, which can take seconds. False when the user does not want to wait (Ctrl-C)."""
+        while True:
+            try:
+                self.process.wait(timeout=0.1)
+                return True
+            except subprocess.TimeoutExpired:
+                pass
+            except KeyboardInterrupt:
+                return False
+
+    def said(self):
+        return os.pread(self.messages, 1 << 20, 0).decode("utf-8", "replace").strip()

@@ -8,7 +8,7 @@ import threading
 import time
 
 import gdb
-from _whomap import Tracer
+from _whomap import Tracer, make_channel
 
 from . import breakpoints, collector
 from .status import StatusFile
@@ -57,6 +57,12 @@ def let_vforks_end(pid):
         pass  # the process has ended, which the next step will find
 
 
+def start_thread(target):
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for GDB
+    threading.Thread(target=target, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 class Session:
     """`configuration`: plan (as `whomap plan --format json`), stack_bytes, and either channel_fd and
     status_fd (inherited from whomap) or collector (a command line to start). stubs: the state of stubs that are in
@@ -99,12 +105,16 @@ class Session:
     def connect(self):
         plan_text = json.dumps(self.plan)
         if self.channel_fd is None:
-            self.channel_fd = collector.start(self.collector, plan_text)
+            self.channel_fd, collector_fd = make_channel()
+            collector.start(self.collector, collector_fd, plan_text)
         tracer = Tracer(plan_text, self.channel_fd, self.stack_bytes)
         if not tracer.wait_for_ready():
             raise RuntimeError("whomap is not there to receive the captures")
         if self.stubs:
             tracer.use_stubs(json.dumps(self.stubs))
+        elif self.collector and tracer.find_stubs():  # the collector has put them in before it was ready
+            self.stubs = json.loads(tracer.stub_state())
+            self.plan = json.loads(tracer.rest_of_plan())
         self.tracer = tracer
 
     def attach(self):
@@ -166,10 +176,8 @@ class Session:
         return False
 
     def watch_for_end(self):
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for GDB
         for waiting in (self.wait_and_end, self.wait_for_signal):
-            threading.Thread(target=waiting, daemon=True).start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            start_thread(waiting)
 
     def wait_and_end(self):
         self.tracer.wait_for_end()

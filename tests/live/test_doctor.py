@@ -76,7 +76,7 @@ def test_a_process_that_can_be_traced(waiter):
     process = waiter("plain", "none")
     report = examine("-p", process.pid)
     assert report["can_trace"], report
-    assert set(states(report["machine"])) == {"kernel", "gdb", "permission", "perf", "state", "room"}
+    assert set(states(report["machine"])) == {"kernel", "gdb", "stubs", "permission", "perf", "state", "room"}
     assert states(report["process"]["findings"]) == dict.fromkeys(
         ("process", "access", "sites", "seccomp", "waiting", "mappings", "left-over"), "ok")
     text = run("doctor", "-p", process.pid)

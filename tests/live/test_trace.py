@@ -249,7 +249,7 @@ def test_killed_whomap_makes_gdb_let_go(raw_mmap, tmp_path):
     before = code_of(raw_mmap.pid)
     tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", tmp_path / "t"],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints")
+    wait_until(lambda: (tmp_path / "t").exists() and differences(before, code_of(raw_mmap.pid)), "the trace to begin")
     tracer.kill()
     tracer.wait()
     wait_until(lambda: is_running(raw_mmap.pid), "GDB to detach")

@@ -20,6 +20,8 @@ def gdb(monkeypatch):
     Tracer.ready = True
     core.Tracer = Tracer
     core.make_channel = lambda: (3, 4)
+    core.default_trace_name = lambda plan: "whomap-name.trace"
+    Tracer.stubs = {"traps": [], "jumps": []}
     monkeypatch.setattr(signal, "sigwait", lambda signals: threading.Event().wait())  # none comes
     monkeypatch.setattr(signal, "pthread_sigmask", lambda how, signals: set())  # this process keeps its Ctrl-C
     monkeypatch.setitem(sys.modules, "gdb", module)
