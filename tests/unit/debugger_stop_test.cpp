@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "core/process/status.h"
@@ -93,7 +94,7 @@ TEST(DebuggerStop, CallsLeaveTheThreadAsTheDebuggerLeftIt) {
     auto stillness = Standstill::of_debugger(*target);
     ASSERT_TRUE(stillness) << to_line(stillness.error());
     EXPECT_EQ(stillness->threads(), std::vector<pid_t>{sleeper.pid()});
-    auto calls = RemoteCalls::borrow(*target, *stillness, syscall_instruction());
+    auto calls = RemoteCalls::borrow(*target, *stillness, {std::nullopt, {}, syscall_instruction()});
     ASSERT_TRUE(calls) << to_line(calls.error());
     for (int i = 0; i < 3; ++i)
       EXPECT_EQ(calls->call(SYS_getpid, {}).value_or(0), static_cast<std::uint64_t>(sleeper.pid()));
@@ -133,7 +134,7 @@ TEST(DebuggerStop, AThreadInTheMiddleOfACallIsNotBorrowed) {
   ASSERT_EQ(::waitpid(sleeper.pid(), nullptr, __WALL), sleeper.pid());
   auto stillness = Standstill::of_debugger(*target);
   ASSERT_TRUE(stillness);
-  const auto calls = RemoteCalls::borrow(*target, *stillness, syscall_instruction());
+  const auto calls = RemoteCalls::borrow(*target, *stillness, {std::nullopt, {}, syscall_instruction()});
   ASSERT_FALSE(calls);
   EXPECT_EQ(calls.error().code, ErrorCode::not_stoppable);
   stillness->end();
