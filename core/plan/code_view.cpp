@@ -154,14 +154,28 @@ std::size_t CodeView::copy_piece(const Piece& piece, std::uint64_t address, std:
   return done;
 }
 
+std::uint64_t CodeView::end_of_own_pages(std::uint64_t address) const {
+  if (pages_ == nullptr) return address;
+  // Each question waits for the lock of the target's memory, for seconds where 300 threads map memory: so the
+  // pages around are asked for too.
+  constexpr std::uint64_t window = std::uint64_t{2} << 20;
+  if (!asked_.contains(address)) {
+    const std::uint64_t start = address - address % window;
+    asked_ = {start, start + window};
+    own_pages_ = pages_->pages(asked_, true);
+  }
+  for (const AddressRange& run : own_pages_)
+    if (run.contains(address)) return run.end;
+  return address;
+}
+
 std::size_t CodeView::read_data(std::uint64_t address, std::span<std::uint8_t> into) const {
   const std::uint64_t last = address + into.size();
   if (last < address) return 0;
   // Relocated data (addresses in .data.rel.ro, the GOT) is right only in memory, where it has been written.
-  if (pages_ != nullptr) {
-    const auto resident = pages_->pages({address, last}, true);
-    if (!resident.empty() && resident.front().start == address)
-      return read_memory(pid_, address, std::as_writable_bytes(into.first(resident.front().size())));
+  if (const std::uint64_t end = end_of_own_pages(address); end > address) {
+    const auto part = static_cast<std::size_t>(std::min(end, last) - address);
+    return read_memory(pid_, address, std::as_writable_bytes(into.first(part)));
   }
   if (bytes_ != nullptr) return read_original(address, into);
   if (image_ == nullptr || fd_ < 0) return 0;

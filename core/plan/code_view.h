@@ -68,6 +68,9 @@ class CodeView {
   [[nodiscard]] std::size_t copy_piece(const Piece& piece, std::uint64_t address,
                                        std::span<std::uint8_t> into, bool original) const;
 
+  /// Where the run of pages ends that lies at `address` and is the target's own, `address` when none does.
+  [[nodiscard]] std::uint64_t end_of_own_pages(std::uint64_t address) const;
+
   pid_t pid_ = 0;
   int fd_ = -1;  ///< owned by image_
   std::shared_ptr<const Image> image_;
@@ -76,6 +79,8 @@ class CodeView {
   std::shared_ptr<const std::vector<std::uint8_t>> bytes_;  ///< for of_bytes: a file held in memory
   std::vector<Piece> pieces_;                               ///< ascending
   std::vector<AddressRange> areas_;
+  mutable AddressRange asked_;                   ///< what own_pages_ is of
+  mutable std::vector<AddressRange> own_pages_;  ///< ascending
   mutable std::uint64_t unreadable_ = 0;
 };
 
