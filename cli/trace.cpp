@@ -107,7 +107,8 @@ void warn_of_seccomp(const OpenTarget& target, const CommonOptions& common) {
 /// engine sees rather than ordinary breakpoints.
 Result<RecordingResult> capture_with_gdb(const OpenTarget& target, const Plan& plan,
                                          const RecordingOptions& recording, bool probe_instead,
-                                         const RecordLimits& limits, const CommonOptions& common) {
+                                         const RecordLimits& limits, double passes,
+                                         const CommonOptions& common) {
   const auto gdb = find_gdb();
   const auto proven = gdb ? prove_gdb(*gdb) : tl::make_unexpected(gdb.error());
   if (proven) return trace_with_gdb(target, plan, recording, true, common);
@@ -115,27 +116,48 @@ Result<RecordingResult> capture_with_gdb(const OpenTarget& target, const Plan& p
   if (probe_instead) {
     say(common,
         fmt::format("the probe engine alone, which does not watch all sites: {}", to_line(proven.error())));
-    return trace_with_probe(target, plan, recording, limits, common);
+    return trace_with_probe(target, plan, recording, limits, passes, common);
   }
   say(common, fmt::format("no stubs, ordinary breakpoints instead: {}", to_line(proven.error())));
   return trace_with_gdb(target, plan, recording, false, common);
 }
 
+/// Calls may come through sites that have no stub: Go's system calls of any kind come through one. An
+/// ordinary breakpoint there sees them, at a stop for each, which the process may not be able to afford.
+bool probe_is_enough(const Plan& plan, double passes, const RecordingOptions& recording,
+                     const CommonOptions& common) {
+  if (!probe_sees_everything(plan)) return false;
+  if (passes == 0) return true;
+  constexpr double seconds_per_stop =
+      100e-6;  // false hits of a conditional breakpoint, GDB 13.1: 80 to 130 us
+  const double slowdown = passes * seconds_per_stop;
+  if (slowdown <= recording.max_slowdown) return false;
+  say(common,
+      fmt::format(
+          "probe, which leaves out instructions that are passed {:.0f} times a second, with calls of any "
+          "kind: to stop at each would cost {:.0f} % of a thread's time (--engine gdb --max-slowdown "
+          "100 does)",
+          passes, slowdown * 100));
+  return true;
+}
+
 /// `auto` is probe where that misses nothing and stubs can be put in, else gdb.
 Result<RecordingResult> capture(const OpenTarget& target, const Plan& plan, const RecordingOptions& recording,
                                 const TraceOptions& options, const CommonOptions& common) {
-  if (options.engine == "probe") return trace_with_probe(target, plan, recording, options.limits, common);
   if (options.no_stubs) return trace_with_gdb(target, plan, recording, false, common);
+  const double passes = options.engine == "gdb" ? 0 : count_passes_left_out(target.target, plan);
+  if (options.engine == "probe")
+    return trace_with_probe(target, plan, recording, options.limits, passes, common);
   bool probe_instead = options.engine == "auto";
-  if (options.engine == "auto" && probe_sees_everything(plan)) {
-    auto result = trace_with_probe(target, plan, recording, options.limits, common);
+  if (options.engine == "auto" && probe_is_enough(plan, passes, recording, common)) {
+    auto result = trace_with_probe(target, plan, recording, options.limits, passes, common);
     if (result || result.error().code != ErrorCode::unsupported_target) return result;
     say(common, fmt::format("the gdb engine instead of probe: {}", to_line(result.error())));
     probe_instead = false;
   } else if (options.engine == "auto" && common.verbose) {
     for (const std::string& each : sites_without_stub(plan)) say(common, "no stub at " + each);
   }
-  return capture_with_gdb(target, plan, recording, probe_instead, options.limits, common);
+  return capture_with_gdb(target, plan, recording, probe_instead, options.limits, passes, common);
 }
 
 /// Said right before the attach; the error when it is not to be taken.

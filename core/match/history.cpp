@@ -36,7 +36,20 @@ Series resident_series(const RegionHistory& history, const Snapshot& before, con
   return series;
 }
 
-std::optional<RegionTrend> trend_of(const RegionTracker& tracker, AddressRange range) {
+/// Between the end of the watch and the beginning of a trace that came later, if that is a good part of the
+/// whole.
+template <class Readings>
+Unseen unseen_before(const Readings& readings, std::uint64_t trace_ns) {
+  std::uint64_t last = 0;
+  for (const auto& each : readings)
+    if (each.time_ns < trace_ns) last = std::max<std::uint64_t>(last, each.time_ns);
+  const std::uint64_t first = readings.empty() ? trace_ns : readings.front().time_ns;
+  constexpr std::uint64_t good_part = 20;
+  if (last == 0 || (trace_ns - last) * good_part < trace_ns - first) return {};
+  return {last, trace_ns};
+}
+
+std::optional<RegionTrend> trend_of(const RegionTracker& tracker, AddressRange range, const Unseen& unseen) {
   const std::vector<Region>& regions = tracker.latest().regions;
   const auto at =
       std::lower_bound(regions.begin(), regions.end(), range.start,
@@ -49,7 +62,8 @@ std::optional<RegionTrend> trend_of(const RegionTracker& tracker, AddressRange r
   trend.resident_delta = track.resident_growth.last() - track.resident_growth.first();
   const Series& series =
       trend.resident_delta >= least_shape_change ? track.resident_growth : track.mapped_growth;
-  trend.shape = find_shape(series, tracker.begin_ns(), tracker.regions_ns(), tracker.region_readings());
+  trend.shape =
+      find_shape(series, tracker.begin_ns(), tracker.regions_ns(), tracker.region_readings(), unseen);
   trend.seconds = static_cast<double>(tracker.last_ns() - track.first_seen_ns) / 1e9;
   return trend;
 }
@@ -91,8 +105,8 @@ void add_history(Answer& answer, const Snapshot& before, const Snapshot& after,
   const auto readings = static_cast<std::size_t>(
       std::count_if(history.totals.begin(), history.totals.end(),
                     [&](const TimedTotals& each) { return each.time_ns < after.time_ns; }));
-  watched.resident =
-      find_shape(resident_series(history, before, after), begin_ns, after.time_ns, readings + 2);
+  watched.resident = find_shape(resident_series(history, before, after), begin_ns, after.time_ns,
+                                readings + 2, unseen_before(history.totals, before.time_ns));
   const Snapshot& first = history.snapshots.front();
   if (first.time_ns < before.time_ns) {
     const RangeSet since = make_range_set(newly_mapped(first, after));
@@ -100,7 +114,8 @@ void add_history(Answer& answer, const Snapshot& before, const Snapshot& after,
     for (const RegionAnswer& region : answer.regions)
       if (region.explained_bytes != 0) watched.in_explained_regions += overlap(since, region.range);
   }
-  for (RegionAnswer& region : answer.regions) region.watched = trend_of(tracker, region.range);
+  const Unseen unseen = unseen_before(history.snapshots, before.time_ns);
+  for (RegionAnswer& region : answer.regions) region.watched = trend_of(tracker, region.range, unseen);
   const Snapshot& last = history.snapshots.back();
   const RangeSet growth = make_range_set(newly_mapped(before, after));
   if (last.time_ns > after.time_ns && !growth.empty()) {

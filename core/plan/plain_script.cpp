@@ -43,6 +43,12 @@ handle all nostop noprint pass
 # Both only as long as the two process ids mean the same processes (start times compared).
 shell g=$PPID; t={pid}; s=$(cut -d' ' -f22 /proc/$g/stat); (same() {{ [ "$(cut -d' ' -f22 /proc/$g/stat 2>/dev/null)" = "$s" ]; }}; n=0; while same && [ $n -lt {last_seconds} ]; do sleep 1; n=$((n+1)); done; if same; then kill -HUP $g; n=0; while same && [ $n -lt 100 ]; do sleep 0.1; n=$((n+1)); done; if [ "$(sed 's/.*) //' /proc/$t/stat 2>/dev/null | cut -d' ' -f20)" = {start_time} ] && grep -q '^State:.T (' /proc/$t/status; then kill -CONT $t; fi; fi) >/dev/null 2>&1 &
 
+# GDB would end a process that it is attached to already before it attaches again.
+if $_thread != 0
+  echo whomap: this GDB has a process already: start it without -p, or detach first\n
+  detach
+  quit 1
+end
 attach {pid}
 set $whomap_hits = 0
 

@@ -13,7 +13,7 @@ constexpr std::size_t least_readings = 4;
 /// Values at about even times, several readings for each. Where the value changed shortly before, it is taken
 /// at the time of the change: held until the even time it would lag behind a ramp, and come twice.
 std::vector<Sample> samples_of(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns,
-                               std::size_t readings) {
+                               std::size_t readings, const Unseen& unseen) {
   const std::size_t count = std::clamp(readings / 2, std::min(readings, least_samples_for_slope), resampled);
   std::vector<Sample> samples;
   if (count < 2) return samples;
@@ -23,6 +23,7 @@ std::vector<Sample> samples_of(const Series& series, std::uint64_t from_ns, std:
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t time = i + 1 == count ? to_ns : from_ns + i * step;
     while (next < points.size() && points[next].time_ns <= time) ++next;
+    if (unseen.contains(time)) continue;
     const bool changed = i != 0 && next != 0 && points[next - 1].time_ns + step / 2 > time;
     const std::uint64_t at = changed ? points[next - 1].time_ns : time;
     samples.push_back({static_cast<double>(at - from_ns) / 1e9, series.at(at)});
@@ -71,11 +72,15 @@ std::uint64_t last_growth(const std::vector<GrowthStep>& all, std::uint64_t none
 
 /// Grew in each sixth of the time, by a quarter of the average at least. A leak whose rate wavers has a wide
 /// interval, and is one all the same.
-bool keeps_growing(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns, double change) {
+bool keeps_growing(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns, double change,
+                   const Unseen& unseen) {
   constexpr std::size_t parts = 6;
   const std::vector<Sample> values = series.resample(from_ns, to_ns, parts + 1);
+  const std::uint64_t step = (to_ns - from_ns) / parts;
   for (std::size_t i = 1; i < values.size(); ++i)
-    if (values[i].value - values[i - 1].value < change / parts / 4) return false;
+    if (!unseen.overlaps(from_ns + (i - 1) * step, from_ns + i * step) &&
+        values[i].value - values[i - 1].value < change / parts / 4)
+      return false;
   return values.size() == parts + 1;
 }
 
@@ -134,13 +139,13 @@ std::vector<GrowthStep> doubling_steps(const std::vector<GrowthStep>& jumps) {
   return chain;
 }
 
-GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns,
-                       std::size_t readings) {
+GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns, std::size_t readings,
+                       const Unseen& unseen) {
   GrowthShape shape;
   shape.seconds = seconds_between(from_ns, to_ns);
   if (series.empty() || shape.seconds <= 0) return shape;
   shape.change = series.at(to_ns) - series.at(from_ns);
-  shape.slope = theil_sen(samples_of(series, from_ns, to_ns, readings));
+  shape.slope = theil_sen(samples_of(series, from_ns, to_ns, readings, unseen));
   const std::vector<GrowthStep> all = rises(series, from_ns, to_ns);
   const std::vector<GrowthStep> large = large_ones(all);
   shape.quiet_seconds = seconds_between(last_growth(all, from_ns), to_ns);
@@ -176,7 +181,7 @@ GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_
     shape.pattern = GrowthPattern::steps;
     shape.steps = large;
   } else if ((shape.slope && shape.slope->low > 0) ||
-             (readings >= 12 && keeps_growing(series, from_ns, to_ns, shape.change))) {
+             (readings >= 12 && keeps_growing(series, from_ns, to_ns, shape.change, unseen))) {
     shape.pattern = GrowthPattern::steady;
   } else {
     // All up, and too few readings for an interval: it may still become a trend.

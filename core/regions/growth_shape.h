@@ -52,10 +52,20 @@ inline constexpr std::uint64_t least_resident_growth = 256 << 10;
 /// a heap that is at work.
 inline constexpr double least_shape_change = 64.0 * 1024;
 
+/// A time in which nobody looked, between the two readings around it: how the value went from one to the
+/// other is not known, and that it stood still until the second is not so.
+struct Unseen {
+  std::uint64_t from_ns = 0, to_ns = 0;
+  [[nodiscard]] bool contains(std::uint64_t time_ns) const { return time_ns > from_ns && time_ns < to_ns; }
+  [[nodiscard]] bool overlaps(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+    return begin_ns < to_ns && end_ns > from_ns;
+  }
+};
+
 /// The shape of `series` between two times, of which `readings` readings were made (steps and a ramp differ
 /// only by what lies between). Theil-Sen over up to 48 values.
-GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns,
-                       std::size_t readings);
+GrowthShape find_shape(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns, std::size_t readings,
+                       const Unseen& unseen = {});
 
 /// The longest run of jumps of which each is 1.8 to 2.2 times the one before, those in between left out;
 /// empty when it has fewer than three.

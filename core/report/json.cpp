@@ -38,17 +38,18 @@ Json trace_json(const Answer& answer) {
   const TraceEnd& totals = answer.totals;
   const auto total = [&](std::uint64_t value) { return answer.complete ? Json(value) : Json(nullptr); };
   const bool timed = answer.header.clock != order_clock;
-  return {{"engine", known_text(answer.header.engine)},
-          {"seconds", timed ? Json(std::round(answer.seconds * 1e6) / 1e6) : Json(nullptr)},
-          {"stopped_ms", optional_json(totals.stopped_ms)},
-          {"longest_stop_ms", optional_json(totals.longest_stop_ms)},
-          {"hits", total(totals.hits)},
-          {"events", answer.events},
-          {"failed_calls", answer.failed_calls},
-          {"lost", optional_json(answer.lost)},
-          {"mispaired", total(totals.mispaired)},
-          {"left_out", total(totals.left_out)},
-          {"predicted_slowdown", optional_json(totals.predicted_slowdown)}};
+  Json trace{{"engine", known_text(answer.header.engine)},
+             {"seconds", timed ? Json(std::round(answer.seconds * 1e6) / 1e6) : Json(nullptr)},
+             {"stopped_ms", optional_json(totals.stopped_ms)},
+             {"longest_stop_ms", optional_json(totals.longest_stop_ms)},
+             {"hits", total(totals.hits)},
+             {"events", answer.events},
+             {"failed_calls", answer.failed_calls},
+             {"lost", optional_json(answer.lost)},
+             {"mispaired", total(totals.mispaired)},
+             {"predicted_slowdown", optional_json(totals.predicted_slowdown)}};
+  if (totals.left_out != 0) trace["left_out"] = totals.left_out;  // only where it was asked for
+  return trace;
 }
 
 Json growth_json(const Growth& growth) {
@@ -171,18 +172,19 @@ Json region_json(const RegionAnswer& region) {
 }  // namespace
 
 Json to_json(const Answer& answer) {
-  Json json{{"format", "whomap-report"},
-            {"version", 1},
-            {"target", target_json(answer)},
-            {"trace", trace_json(answer)},
-            {"growth", growth_json(answer.growth)},
-            {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
-            {"stacks", Json::array()},
-            {"regions", Json::array()},
-            {"unexplained", Json::array()},
-            {"resident", Json::array()},
-            {"notes", Json::array()},
-            {"advice", advice_json(answer.advice)}};
+  Json json{
+      {"format", "whomap-report"},
+      {"version", 1},
+      {"target", target_json(answer)},
+      {"trace", trace_json(answer)},
+      {"growth", growth_json(answer.growth)},
+      {"verdict", {{"class", known_text(answer.verdict_class)}, {"text", json_text(answer.verdict_text)}}},
+      {"stacks", Json::array()},
+      {"regions", Json::array()},
+      {"unexplained", Json::array()},
+      {"resident", Json::array()},
+      {"notes", Json::array()},
+      {"advice", advice_json(answer.advice)}};
   if (answer.watched) json["watched"] = watched_json(*answer.watched);
   for (const StackAnswer& row : answer.stacks) json["stacks"].push_back(stack_json(answer, row));
   for (const RegionAnswer& region : answer.regions) json["regions"].push_back(region_json(region));

@@ -19,8 +19,9 @@
 namespace whomap {
 namespace {
 
-/// Takes a hexadecimal number and the space behind it off `line`.
+/// Takes a hexadecimal number, which the JVM writes with "0x", and the space behind it off `line`.
 bool take_hex(std::string_view& line, std::uint64_t& number) {
+  if (line.starts_with("0x")) line.remove_prefix(2);
   const auto [end, problem] = std::from_chars(line.data(), line.data() + line.size(), number, 16);
   if (problem != std::errc{} || end == line.data() + line.size() || *end != ' ') return false;
   line.remove_prefix(static_cast<std::size_t>(end - line.data()) + 1);

@@ -230,9 +230,10 @@ UnwoundStack Unwinder::unwind(const Registers& from, const StackCopy& copy) {
       case Row::Kind::stack_switch: {
         const OtherStack other = on_other_stack ? OtherStack::unknown : state_->cross(copy, registers);
         if (other == OtherStack::unknown) {
-          result.truncated =
-              fmt::format("Go's runtime switched stacks at {}: the caller's stack was not copied",
-                          place(state_->modules, frame));
+          result.truncated = fmt::format(
+              "Go's runtime switched stacks at {}: the caller's stack was not copied (--engine gdb "
+              "can do that)",
+              place(state_->modules, frame));
           return result;
         }
         stack = StackReader(copy.other_frame - other_stack_below, copy.other_bytes);

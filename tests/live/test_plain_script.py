@@ -4,6 +4,8 @@
 import re
 import subprocess
 
+import pytest
+
 from support import EXAMPLES, code_of, differences, is_running, run, wait_until
 
 CALL = re.compile(r"^Syscall number (\d+) thread \d+ args ((?:0x[0-9a-f]+ ?){6})$")
@@ -66,3 +68,17 @@ def test_ends_with_the_target(targets, tmp_path):
     done = carry_out(tmp_path / "x.gdb")  # returns: no GDB is left
     assert "exited normally" in done.stdout
     assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("kind", [("--plain",), ()], ids=["plain", "python"])
+def test_a_gdb_that_is_attached_already_is_sent_away(targets, tmp_path, kind):
+    """GDB ends the process that it has before it attaches to another, or to the same."""
+    process = targets.start(EXAMPLES / "raw_mmap", 60)
+    before = code_of(process.pid)
+    script = tmp_path / "x.gdb"
+    assert run("script", *kind, "-p", process.pid, "-o", script, "-d", 2, cwd=tmp_path).returncode == 0
+    done = subprocess.run(["gdb", "-nx", "-batch", "-p", str(process.pid), "-x", str(script)], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=60, cwd=tmp_path)
+    assert "start it without -p" in done.stdout + done.stderr, done.stdout + done.stderr
+    wait_until(lambda: is_running(process.pid), "the target to run on")
+    assert process.poll() is None and differences(before, code_of(process.pid)) == []

@@ -15,6 +15,13 @@ TEST(PerfMap, FindsTheNameOfTheCode) {
   EXPECT_EQ(map.find(0x2010), "LazyCompile:~load file.js:12");
 }
 
+// As `jcmd PID Compiler.perfmap` of JDK 17 writes it.
+TEST(PerfMap, NumbersMayHaveAPrefix) {
+  const PerfMap map = PerfMap::parse("0x00007f253c940b80 0x0000000000017d40 Interpreter\n0x0x10 0x10 none\n");
+  EXPECT_EQ(map.find(0x7f253c940b80), "Interpreter");
+  EXPECT_EQ(map.find(0x10), "");
+}
+
 TEST(PerfMap, TheLastNameForAPlaceCounts) {
   const PerfMap map = PerfMap::parse("1000 1000 old\n1800 100 new\n1000 10 newest\n");
   EXPECT_EQ(map.find(0x1008), "newest");

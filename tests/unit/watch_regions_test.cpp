@@ -73,6 +73,26 @@ GrowthShape shape_of(const std::vector<double>& values) {
   return find_shape(series_of(values), second, values.size() * second, values.size());
 }
 
+// A watch of 12 s, and a trace of 2 s that came 15 s later.
+TEST(GrowthShape, ALeakIsSteadyAcrossATimeInWhichNobodyLooked) {
+  Series series;
+  for (std::uint64_t at = 1; at <= 12; ++at) series.add(at * second, static_cast<double>(at * mib));
+  series.add(27 * second, 27.0 * mib);
+  series.add(29 * second, 29.0 * mib);
+  const GrowthShape shape = find_shape(series, second, 29 * second, 14, {12 * second, 27 * second});
+  EXPECT_EQ(shape.pattern, GrowthPattern::steady);
+  ASSERT_TRUE(shape.slope.has_value());
+  EXPECT_NEAR(shape.slope->per_second, mib, 0.1 * mib);
+  EXPECT_GT(shape.slope->low, 0.8 * mib);
+  // What was flat until then and after it is no trend for having risen meanwhile.
+  Series once;
+  for (std::uint64_t at = 1; at <= 12; ++at) once.add(at * second, 5.0 * mib);
+  once.add(27 * second, 9.0 * mib);
+  once.add(29 * second, 9.0 * mib);
+  EXPECT_NE(find_shape(once, second, 29 * second, 14, {12 * second, 27 * second}).pattern,
+            GrowthPattern::steady);
+}
+
 TEST(GrowthShape, TellsSteadyStepsPlateauFlatAndFalling) {
   std::vector<double> steady, plateau, flat, falling, steps, noise;
   for (int i = 0; i < 60; ++i) {
