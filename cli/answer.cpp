@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +15,14 @@
 #include "core/report/report.h"
 
 namespace whomap::cli {
+
+std::optional<Error> output_is_input(const std::string& output, std::initializer_list<std::string> inputs) {
+  for (const std::string& each : inputs)
+    if (std::error_code unknown; std::filesystem::equivalent(each, output, unknown))
+      return Error{ErrorCode::output_unwritable, fmt::format("{} is a file that is read", output),
+                   "give the result another name with -o"};
+  return std::nullopt;
+}
 namespace {
 
 std::string_view name_of(AnswerShape shape) {

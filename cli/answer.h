@@ -12,6 +12,9 @@
 
 namespace whomap::cli {
 
+/// Why `output` cannot be written: it is one of `inputs`, which are still to be read.
+std::optional<Error> output_is_input(const std::string& output, std::initializer_list<std::string> inputs);
+
 enum class AnswerShape { text, json, folded, speedscope, pprof, html };
 
 /// The value of --format; a usage error naming the ones in `allowed`.

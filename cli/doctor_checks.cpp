@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "cli/gdb_proof.h"
+#include "cli/live.h"
 #include "cli/probe_engine.h"
 #include "core/base/files.h"
 #include "core/elf/module_map.h"
@@ -151,6 +152,7 @@ Finding room() {
 
 Finding access(const Target& target) {
   if (const auto obstacle = attach_obstacle(read_access_facts(target))) return problem("access", *obstacle);
+  if (const auto shared = shared_memory_obstacle(target)) return problem("access", *shared);
   return good("access", "the kernel allows an attach");
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/match/quantity.h"
+#include "core/process/memory_sharers.h"
 #include "core/process/permission.h"
 
 namespace whomap::cli {
@@ -73,6 +74,17 @@ std::optional<ExitStatus> recording_status(const RecordingResult& result) {
   if (result.end.reason == "interrupted") return ExitStatus::interrupted;
   if (result.target) return report_error(*result.target);
   return std::nullopt;
+}
+
+std::optional<Error> shared_memory_obstacle(const Target& target) {
+  const std::vector<pid_t> sharers = memory_sharers(target);
+  if (sharers.empty()) return std::nullopt;
+  return Error{
+      ErrorCode::unsupported_target,
+      fmt::format("process {} shares its memory with process {} (clone with CLONE_VM), which no tracer of it "
+                  "stops: what is put into its code would end that one",
+                  target.pid(), sharers.front()),
+      "whomap watch shows what grows; perf or strace tell who maps (whomap import)"};
 }
 
 std::optional<Error> discard_unarmed(const RecordingOptions& recording, const RecordingResult& result) {

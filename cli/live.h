@@ -15,6 +15,9 @@
 
 namespace whomap::cli {
 
+/// Why the target's code must not be changed although it could be: another process executes it too.
+std::optional<Error> shared_memory_obstacle(const Target& target);
+
 /// A target that may be traced, with its modules read.
 struct OpenTarget {
   Target target;

@@ -60,12 +60,17 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto shape = answer_shape(line.get<std::string>("format"), {AnswerShape::text, AnswerShape::json});
   if (!shape) return report_usage("match", shape.error().happened);
 
+  const std::string regions = line.has("regions-file") ? line.get<std::string>("regions-file") : "";
+  if (const auto same =
+          output_is_input(line.get<std::string>("output"), {line.get<std::string>("trace-file"), regions}))
+    return report_error(*same);
+
   MatchOptions options;
   auto signatures = signatures_of(line);
   if (!signatures) return report_error(signatures.error());
   options.known = std::move(*signatures);
-  if (line.has("regions-file")) {
-    auto loaded = take_regions(line.get<std::string>("regions-file"), options);
+  if (!regions.empty()) {
+    auto loaded = take_regions(regions, options);
     if (!loaded) return report_error(loaded.error());
   }
   const auto answer = match_trace(line.get<std::string>("trace-file"), options);

@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/live.h"
-#include "core/stub/removal.h"
+#include "core/stub/carriers.h"
 
 namespace po = boost::program_options;
 
@@ -26,6 +26,16 @@ std::string describe(const Removed& removed, pid_t pid) {
   return text;
 }
 
+/// A child of a traced process may have been forked with stubs in its code.
+ExitStatus repair_carrier(const Target& target) {
+  const auto state = state_of_carrier(target.pid());
+  if (!state) return print_text(fmt::format("nothing is known to be changed in process {}\n", target.pid()));
+  const auto removed = remove_stubs(target, *state);
+  if (!removed) return report_error(removed.error());
+  const ExitStatus printed = print_text(describe(*removed, target.pid()));
+  return removed->failed.empty() ? printed : ExitStatus::not_permitted;
+}
+
 ExitStatus run(const std::vector<std::string>& arguments) {
   CommandLine line("repair", "-p PID", "put the original code back after a tracer died");
   std::string pid_text;
@@ -40,24 +50,20 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!lock) return report_error(lock.error());
   auto state = load_state(target->target.identity());
   if (!state) return report_error(state.error());
-  if (!*state) return print_text(fmt::format("nothing is known to be changed in process {}\n", *pid));
-  const auto removed = remove_stubs(target->target, **state);
+  if (!*state) return repair_carrier(target->target);
+  std::vector<RemovedFromCarrier> children;
+  const auto removed = remove_everywhere(target->target, **state, &children);
   if (!removed) return report_error(removed.error());
   std::string text = describe(*removed, *pid);
-  bool whole = removed->failed.empty();
-  for (const pid_t carrier : find_carriers(**state)) {
-    const auto child = Target::open(carrier);
-    if (!child) continue;
-    const auto from_child = remove_stubs(*child, **state);
-    if (!from_child && !child->check()) continue;  // it has ended or exec'd meanwhile, and its stubs with it
-    if (!from_child) {
-      text +=
-          fmt::format("process {}, a child that carries stubs: {}\n", carrier, to_line(from_child.error()));
-      whole = false;
-      continue;
+  bool whole = removed->failed.empty() && removed->carriers_left.empty();
+  for (const RemovedFromCarrier& child : children) {
+    if (child.removed) {
+      text += describe(*child.removed, child.pid);
+      whole = whole && child.removed->failed.empty();
+    } else {
+      text += fmt::format("process {}, a child that carries stubs: {}\n", child.pid,
+                          to_line(child.removed.error()));
     }
-    text += describe(*from_child, carrier);
-    whole = whole && from_child->failed.empty();
   }
   const ExitStatus printed = print_text(text);
   return whole ? printed : ExitStatus::not_permitted;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <filesystem>
-#include <system_error>
-
 #include <fmt/format.h>
 
 #include "cli/answer.h"
@@ -38,9 +35,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
     return report_usage("report", "pprof is a binary format: name a file with -o");
 
   const std::string& trace = line.get<std::string>("trace-file");
-  if (std::error_code unknown; std::filesystem::equivalent(trace, output, unknown))
-    return report_error({ErrorCode::output_unwritable, fmt::format("{} is the trace that is read", output),
-                         "give the report another name with -o"});
+  if (const auto same = output_is_input(output, {trace})) return report_error(*same);
 
   MatchOptions options;
   auto signatures = signatures_of(line);

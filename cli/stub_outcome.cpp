@@ -66,6 +66,11 @@ StopTimes remove_and_report(SupervisedStubs& stubs, const CommonOptions& common)
   for (const std::uint64_t address : removed->failed)
     say(common, fmt::format("the code at {:#x} could not be put back; try 'whomap repair -p {}'", address,
                             stubs.installed().state.target.pid));
+  for (const pid_t child : removed->carriers_left)
+    say(common,
+        fmt::format("process {}, a child, still has stubs in its code, which do nothing there: somebody else "
+                    "traces it. When it is free: 'whomap repair -p {}'",
+                    child, child));
   if (removed->handler_kept)
     say(common, "the process has set a SIGTRAP handler of its own during the trace; it was left alone");
   return stops;

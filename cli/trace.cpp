@@ -208,6 +208,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   const auto plan = plan_for(*target, options.plan_file, PlanOptions{limits->syscalls, {}});
   if (!plan) return report_error(plan.error());
 
+  if (const auto shared = shared_memory_obstacle(target->target)) return report_error(*shared);
   warn_of_seccomp(*target, common);
   if (const auto refused = weigh_attach_risk(target->target, options.no_attach_risk, common))
     return report_error(*refused);

@@ -136,7 +136,9 @@ std::unique_ptr<Screen> Screen::open(bool color) {
   prepare_rescue();
   SCREEN* const screen = ::newterm(nullptr, stdout, stdin);
   if (screen == nullptr) return nullptr;
-  return std::make_unique<CursesScreen>(screen, color);
+  auto opened = std::make_unique<CursesScreen>(screen, color);
+  opened->resized();  // without the environment curses takes the size in terminfo, 80x24
+  return opened;
 }
 
 }  // namespace whomap::cli

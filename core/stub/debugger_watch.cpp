@@ -12,7 +12,7 @@
 
 #include "core/base/files.h"
 #include "core/process/status.h"
-#include "core/stub/removal.h"
+#include "core/stub/carriers.h"
 
 namespace whomap {
 namespace {

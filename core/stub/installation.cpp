@@ -188,7 +188,10 @@ class Drafter {
     StubState& state = draft_.state;
     state.target = target_.identity();
     state.data = draft_.data;
-    if (old_) state.memory = old_->memory;
+    if (old_) {
+      state.memory = old_->memory;
+      state.carried = old_->carried;
+    }
     for (const Area& area : draft_.areas)
       if (!area.is_there)
         state.memory.push_back({area.address, round_up(area.bytes.size(), plan_.page_size), "code"});

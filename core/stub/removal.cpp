@@ -146,6 +146,7 @@ Result<Removed> remove_stubs(const Target& target, StubState state, StopBy whom)
   const bool ring_is_left = leave_ring(target.pid(), state, patience_ms);
   auto stillness = Standstill::by(whom, target);
   if (!stillness) return tl::make_unexpected(stillness.error());
+  if (!own_state) state.jumps.insert(state.jumps.end(), state.carried.begin(), state.carried.end());
   for (const PlacedJump& jump : state.jumps) {
     const auto now = read_bytes(target.pid(), jump.address, jump.jump.size());
     if (now == jump.original || now.empty()) continue;
@@ -217,19 +218,6 @@ std::size_t set_traps(pid_t pid, const StubState& state, Traps traps) {
   }
   if (traps == Traps::armed) set_words();
   return failed;
-}
-
-std::vector<pid_t> find_carriers(const StubState& state) {
-  std::vector<pid_t> carriers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
-  while (const dirent* const entry = processes ? ::readdir(processes.get()) : nullptr) {
-    pid_t pid = 0;
-    const std::string_view name = entry->d_name;
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (problem != std::errc{} || end != name.data() + name.size() || pid == state.target.pid) continue;
-    if (is_ours(pid, state)) carriers.push_back(pid);
-  }
-  return carriers;
 }
 
 }  // namespace whomap

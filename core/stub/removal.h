@@ -27,6 +27,7 @@ struct Removed {
   std::uint64_t inert_bytes = 0;  ///< code and data that stay mapped: a saved program counter may lie there
   std::uint64_t stopped_ns = 0;
   bool handler_kept = false;  ///< the target has set another SIGTRAP handler meanwhile: left alone
+  std::vector<pid_t> carriers_left;  ///< children that still have stubs in their code
 };
 
 /// Puts the original code back with all threads stopped; threads inside a stub finish there. Works from the
@@ -43,8 +44,5 @@ enum class Traps {
 /// Writes int3 or nop at the trap points that hold the other of the two, and the words that let threads pass
 /// them. Needs no stop. Returns how many could not be written.
 std::size_t set_traps(pid_t pid, const StubState& state, Traps traps);
-
-/// Processes other than the target that carry its stubs: children forked while they were in.
-std::vector<pid_t> find_carriers(const StubState& state);
 
 }  // namespace whomap

@@ -67,15 +67,17 @@ ordered_json to_json(const StubState& state) {
   out["start_time"] = state.target.start_time;
   out["exe"] = json_text(state.target.exe);
   out["nonce"] = state.nonce;
-  for (const char* list : {"memory", "jumps", "traps", "breakpoints"}) out[list] = ordered_json::array();
+  for (const char* list : {"memory", "jumps", "carried", "traps", "breakpoints"})
+    out[list] = ordered_json::array();
   for (const PlacedMemory& each : state.memory)
     out["memory"].push_back(
         {{"address", hex_string(each.address)}, {"size", each.size}, {"kind", each.kind}});
-  for (const PlacedJump& each : state.jumps)
-    out["jumps"].push_back({{"site", each.site},
-                            {"address", hex_string(each.address)},
-                            {"original", hex_bytes(each.original)},
-                            {"jump", hex_bytes(each.jump)}});
+  for (const auto& [name, jumps] : {std::pair{"jumps", &state.jumps}, {"carried", &state.carried}})
+    for (const PlacedJump& each : *jumps)
+      out[name].push_back({{"site", each.site},
+                           {"address", hex_string(each.address)},
+                           {"original", hex_bytes(each.original)},
+                           {"jump", hex_bytes(each.jump)}});
   for (const TrapPoint& each : state.traps)
     out["traps"].push_back(
         {{"address", hex_string(each.address)}, {"site", each.site}, {"number", each.number}});
@@ -108,11 +110,13 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
   std::string problem = for_each(fields, "memory", [&](JsonFields& each) {
     state.memory.push_back({each.address("address"), each.unsigned_integer("size"), each.text("kind")});
   });
-  if (problem.empty())
-    problem = for_each(fields, "jumps", [&](JsonFields& each) {
-      state.jumps.push_back({static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
-                             each.address("address"), each.hex_bytes("original"), each.hex_bytes("jump")});
+  for (const auto& [name, jumps] : {std::pair{"jumps", &state.jumps}, {"carried", &state.carried}}) {
+    if (!problem.empty()) break;
+    problem = for_each(fields, name, [&into = *jumps](JsonFields& each) {
+      into.push_back({static_cast<std::uint32_t>(each.unsigned_integer("site", UINT32_MAX)),
+                      each.address("address"), each.hex_bytes("original"), each.hex_bytes("jump")});
     });
+  }
   if (problem.empty())
     problem = for_each(fields, "traps", [&](JsonFields& each) {
       state.traps.push_back({each.address("address"),
@@ -141,9 +145,10 @@ Result<StubState> stub_state_from_json(const json& object, const std::string& pa
   state.action_address = fields.address("action_address");
   state.old_action = fields.hex_bytes("old_action");
   if (problem.empty()) problem = fields.problem();
-  for (const PlacedJump& each : state.jumps)
-    if (each.original.size() != each.jump.size() || each.jump.empty())
-      problem = "jumps.original is not as long as jumps.jump";
+  for (const std::vector<PlacedJump>* const jumps : {&state.jumps, &state.carried})
+    for (const PlacedJump& each : *jumps)
+      if (each.original.size() != each.jump.size() || each.jump.empty())
+        problem = "jumps.original is not as long as jumps.jump";
   if (!problem.empty()) return fail(ErrorCode::input_damaged, fmt::format("{}: {}", path, problem));
   return state;
 }

@@ -54,6 +54,8 @@ struct StubState {
   std::vector<PlacedMemory> memory;
   std::vector<PlacedJump> jumps;
   std::vector<TrapPoint> traps;
+  /// Jumps that are out of the target's code but not of that of all children.
+  std::vector<PlacedJump> carried;
   /// What was at the places where the debugger sets ordinary breakpoints, for sites without a stub.
   std::vector<CodeGuard::Original> breakpoints;
   std::uint64_t trap_words = 0;          ///< TrapWords in our data; 0: no traps

@@ -17,6 +17,7 @@
 #include "core/base/clock.h"
 #include "core/base/json_fields.h"
 #include "core/base/spawn.h"
+#include "core/stub/carriers.h"
 #include "core/stub/debugger_watch.h"
 
 namespace whomap {
@@ -87,7 +88,8 @@ ordered_json to_json(const Removed& removed) {
           {"failed", removed.failed},
           {"inert_bytes", removed.inert_bytes},
           {"stopped_ns", removed.stopped_ns},
-          {"handler_kept", removed.handler_kept}};
+          {"handler_kept", removed.handler_kept},
+          {"carriers_left", removed.carriers_left}};
 }
 
 Removed removed_from(const json& message) {
@@ -98,14 +100,7 @@ Removed removed_from(const json& message) {
   removed.inert_bytes = json_unsigned(message, "inert_bytes").value_or(0);
   removed.stopped_ns = json_unsigned(message, "stopped_ns").value_or(0);
   removed.handler_kept = json_bool(message, "handler_kept").value_or(false);
-  return removed;
-}
-
-/// Out of the target and of the children that carry them; the answer is the target's.
-Result<Removed> remove_everywhere(const Target& target, const StubState& state) {
-  auto removed = remove_stubs(target, state);
-  for (const pid_t carrier : find_carriers(state))
-    if (const auto child = Target::open(carrier)) (void)remove_stubs(*child, state);
+  removed.carriers_left = message.value("carriers_left", std::vector<pid_t>{});
   return removed;
 }
 

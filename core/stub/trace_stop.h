@@ -23,7 +23,7 @@ Result<int> wait_for_any_stop(pid_t tid, std::uint64_t deadline_ns);
 
 /// Waits until `tid` stops after it was resumed by the ptrace request `request`. With all signals blocked in
 /// it only SIGSTOP can come in between: that is put into `late`, to be sent again, and the thread resumed
-/// once more. Returns the wait status. Errors: process_ended; not_stoppable after 2 s.
+/// once more. Returns the wait status. Errors: process_ended; not_stoppable after stop_patience_ns.
 Result<int> wait_for_stop(pid_t tid, int request, std::vector<HeldSignal>& late);
 
 /// Is it the stop in which a signal is about to be delivered? (man 2 ptrace: no event; system call stops
@@ -31,6 +31,6 @@ Result<int> wait_for_stop(pid_t tid, int request, std::vector<HeldSignal>& late)
 bool is_signal_stop(int wait_status);
 
 /// How long a thread that was resumed for us may take to stop again.
-constexpr std::uint64_t stop_patience_ns = 2'000'000'000;
+constexpr std::uint64_t stop_patience_ns = 10'000'000'000;
 
 }  // namespace whomap

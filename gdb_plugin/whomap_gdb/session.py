@@ -103,6 +103,10 @@ class Session:
         self.run_target()
 
     def connect(self):
+        # GDB would end a process that it is attached to before it attaches again.
+        if gdb.selected_inferior().pid:
+            raise RuntimeError("this GDB has process %d already: start it without -p, or detach first" %
+                               gdb.selected_inferior().pid)
         plan_text = json.dumps(self.plan)
         if self.channel_fd is None:
             self.channel_fd, collector_fd = make_channel()
@@ -121,10 +125,6 @@ class Session:
         expected = self.plan["target"]["start_time"]
         if start_time(self.pid) != expected:
             raise RuntimeError("process %d is not the one the plan was made for" % self.pid)
-        # GDB would end a process that it is attached to before it attaches again.
-        if gdb.selected_inferior().pid:
-            raise RuntimeError("this GDB has process %d already: start it without -p, or detach first" %
-                               gdb.selected_inferior().pid)
         let_vforks_end(self.pid)
         self.stopped_since = time.monotonic_ns()
         gdb.execute("attach %d" % self.pid, to_string=True)

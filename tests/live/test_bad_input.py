@@ -289,7 +289,8 @@ def test_the_input_is_never_the_output(tmp_path):
     assert copy.read_bytes() == log.read_bytes()
     assert run("import", "--from", "strace", copy, "-o", trace).returncode == 0
     before = trace.read_bytes()
-    check(run("report", trace, "--format", "json", "-o", trace, "--force"), 8, "is the trace that is read")
+    check(run("report", trace, "--format", "json", "-o", trace, "--force"), 8, "is a file that is read")
+    check(run("match", trace, "-o", trace, "--force"), 8, "is a file that is read")
     assert trace.read_bytes() == before
     # Two in one file are two processes' calls, which no answer can be about.
     both = tmp_path / "both.trace"

@@ -113,7 +113,9 @@ def test_code_differs_only_at_planned_sites_while_tracing(raw_mmap, tmp_path):
     tracer = subprocess.Popen([WHOMAP, "trace", "-p", str(raw_mmap.pid), "-d", "60", "-q", "-o", tmp_path / "t"],
                               stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: differences(before, code_of(raw_mmap.pid)), "breakpoints in the code")
+        # While stubs are put in, a thread makes calls for that in the padding behind the program's code.
+        wait_until(lambda: (tmp_path / "t").exists() and '"type":"snapshot"' in (tmp_path / "t").read_text(), "the trace to begin")
+        assert differences(before, code_of(raw_mmap.pid))
         for _ in range(20):
             assert {at for at in differences(before, code_of(raw_mmap.pid)) if at not in scratch} <= planned
     finally:
