@@ -103,7 +103,7 @@ def differences(before, after):
     for start, old in before.items():
         new = after.get(start, old)
         if old != new:
-            found += [start + i for i in range(len(old)) if old[i] != new[i]]
+            found += [start + i for i in range(min(len(old), len(new))) if old[i] != new[i]]
     return found
 
 

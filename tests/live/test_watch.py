@@ -695,7 +695,7 @@ def test_tmux(grower, tmp_path):
     process = grower()
     tmux = ["tmux", "-L", f"whomap-{os.getpid()}", "-f", "/dev/null"]
     shell = f"LC_ALL=C.UTF-8 {WHOMAP} watch -p {process.pid} -i 0.2; echo STATUS $?; cat"
-    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", shell], check=True)
+    subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "17", shell], check=True)
     try:
         def shown():
             return subprocess.run([*tmux, "capture-pane", "-p"], capture_output=True, text=True).stdout
@@ -705,6 +705,7 @@ def test_tmux(grower, tmp_path):
                     and all(part in text for part in ("1 region", "per min", "anonymous", "cost ", "q quit")) else None)
         text = wait_until(whole_table, "the table in tmux")
         assert all(len(line) <= 80 for line in text.splitlines())
+        assert "q quit" in text.splitlines()[16]  # the terminal's own last line, before any resize
         subprocess.run([*tmux, "send-keys", "s"], check=True)
         wait_until(lambda: "(resident)" in shown(), "another order")
         subprocess.run([*tmux, "resize-window", "-x", "40", "-y", "10"], check=True)
