@@ -112,6 +112,93 @@ TEST(FrameRoles, TheCallerOfAWrapperIsTheCulprit) {
   EXPECT_EQ(culprit->allocator_frame, 3U);
 }
 
+std::string culprit_of(const std::vector<std::pair<std::string, std::string>>& frames) {
+  const Stack stack = make_stack(1, frames);
+  const auto culprit = find_culprit(stack, true);
+  if (!culprit) return "none";
+  const std::string name = frame_name(stack.frames[culprit->frame]);
+  return culprit->allocator_frame ? name + " through " + frame_name(stack.frames[*culprit->allocator_frame])
+                                  : name;
+}
+
+TEST(FrameRoles, MuslInAStaticProgram) {
+  EXPECT_EQ(culprit_of({{"app", "__libc_malloc_impl"}, {"app", "grow"}, {"app", "main"}}),
+            "grow through __libc_malloc_impl");
+  EXPECT_EQ(culprit_of({{"app", "mmap64"},
+                        {"app", "alloc_group"},
+                        {"app", "alloc_slot"},
+                        {"app", "__libc_malloc_impl"},
+                        {"app", "malloc"},
+                        {"app", "grow"}}),
+            "grow through malloc");
+  EXPECT_EQ(culprit_of({{"app", "__brk"}, {"app", "__expand_heap"}, {"app", "malloc"}, {"app", "grow"}}),
+            "grow through malloc");
+  EXPECT_EQ(culprit_of({{"app", "__malloc_alloc_meta"}, {"app", "alloc_slot"}, {"app", "grow"}}),
+            "grow through alloc_slot");
+}
+
+TEST(FrameRoles, PackagesOfGoThatOnlyEnterTheKernel) {
+  EXPECT_EQ(culprit_of({{"app", "runtime/internal/syscall.Syscall6"},
+                        {"app", "syscall.RawSyscall6"},
+                        {"app", "syscall.Syscall6"},
+                        {"app", "syscall.mmap"},
+                        {"app", "syscall.(*mmapper).Mmap"},
+                        {"app", "syscall.Mmap"},
+                        {"app", "main.rawMap"},
+                        {"app", "main.main"}}),
+            "main.rawMap");
+  EXPECT_EQ(culprit_of({{"app", "internal/runtime/syscall.Syscall6"},
+                        {"app", "syscall.RawSyscall6"},
+                        {"app", "golang.org/x/sys/unix.(*mmapper).Mmap"},
+                        {"app", "golang.org/x/sys/unix.Mmap"},
+                        {"app", "example.com/cache.(*File).grow"}}),
+            "example.com/cache.(*File).grow");
+  EXPECT_EQ(culprit_of({{"app", "runtime/internal/syscall.Syscall6.abi0"},
+                        {"app", "example.com/syscall.Grow"},
+                        {"app", "main.main"}}),
+            "example.com/syscall.Grow");
+}
+
+TEST(FrameRoles, ClassesOfTheJdkAskForWhoeverCallsThem) {
+  EXPECT_EQ(culprit_of({{"libc.so.6", "malloc"},
+                        {"libjvm.so", "os::malloc(unsigned long, MEMFLAGS)"},
+                        {"libjvm.so", "Unsafe_AllocateMemory0"},
+                        {"", "long jdk.internal.misc.Unsafe.allocateMemory0(long)"},
+                        {"", "java.nio.ByteBuffer java.nio.ByteBuffer.allocateDirect(int)"},
+                        {"", "java.nio.ByteBuffer D.cacheDirect(java.lang.String)"},
+                        {"", "void D.main(java.lang.String[])"}}),
+            "java.nio.ByteBuffer D.cacheDirect(java.lang.String) through Unsafe_AllocateMemory0");
+  EXPECT_EQ(culprit_of({{"libc.so.6", "malloc"},
+                        {"libzip.so", "Java_java_util_zip_Inflater_init"},
+                        {"", "Ljava/util/zip/Inflater;::init"},
+                        {"", "Lcom/shop/Cart;::load"}}),
+            "Lcom/shop/Cart;::load through malloc");
+  // What leads from Java into the VM and back maps nothing.
+  EXPECT_EQ(culprit_of({{"libc.so.6", "malloc"},
+                        {"libjvm.so", "os::malloc(unsigned long, MEMFLAGS)"},
+                        {"", "void java.lang.Thread.run()"},
+                        {"", "StubRoutines (1)"},
+                        {"libjvm.so", "JavaCalls::call_helper(JavaValue*, methodHandle const&)"}}),
+            "os::malloc(unsigned long, MEMFLAGS) through os::malloc(unsigned long, MEMFLAGS)");
+}
+
+TEST(FrameRoles, TheWayFromJavaScriptIntoNativeCodeIsNoMemoryManager) {
+  EXPECT_EQ(culprit_of(
+                {{"libc.so.6", "malloc"},
+                 {"node", "node::NodeArrayBufferAllocator::AllocateUninitialized(unsigned long)"},
+                 {"node", "v8::ArrayBuffer::NewBackingStoreForNodeLTS(v8::Isolate*, unsigned long)"},
+                 {"node", "v8::internal::FunctionCallbackArguments::Call(v8::internal::CallHandlerInfo)"},
+                 {"node",
+                  "v8::internal::MaybeHandle<v8::internal::Object> v8::internal::(anonymous "
+                  "namespace)::HandleApiCallHelper<false>(v8::internal::Isolate*, int)"},
+                 {"node", "v8::internal::Builtin_HandleApiCall(int, unsigned long*, v8::internal::Isolate*)"},
+                 {"node", "Builtins_CEntry_Return1_ArgvOnStack_BuiltinExit"},
+                 {"", "JS:^alloc node:buffer:391:30"},
+                 {"", "JS:^cacheBody /srv/buf.js:2:19"}}),
+            "JS:^cacheBody /srv/buf.js:2:19 through v8::ArrayBuffer::NewBackingStoreForNodeLTS(v8::Isolate*, "
+            "unsigned long)");
+}
+
 TEST(FrameRoles, RulesOfTheUserComeFirst) {
   const auto own = signatures_from_text(
       R"({"format":"whomap-signatures","version":1,"frames":[
