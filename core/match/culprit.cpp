@@ -65,7 +65,42 @@ std::optional<std::size_t> culprit_below_unmap(const Stack& stack, std::size_t u
   return nameless;
 }
 
+/// A nameless frame whose caller, not far out in the same file, is an allocator's: a static function of it.
+bool is_inside_allocator(const Stack& stack, std::size_t index, const FrameRoles& roles) {
+  constexpr std::size_t near = 3;
+  const std::string& module = stack.frames[index].module;
+  if (stack.frames[index].function || module.empty()) return false;
+  for (std::size_t i = index + 1; i < stack.frames.size() && i <= index + near; ++i) {
+    if (stack.frames[i].module != module) return false;
+    if (stack.frames[i].function) return role_of(stack.frames[i], roles) == FrameRole::allocator;
+  }
+  return false;
+}
+
+/// Names of an interpreter's own loop say nothing of the code that it runs.
+bool is_interpreter_loop(const Frame& frame) {
+  return starts_with_any(plain_name(frame), {"_Py", "Py", "cfunction_", "method_vectorcall"});
+}
+
+std::optional<std::size_t> caller_with_name(const Stack& stack, std::size_t culprit,
+                                            const FrameRoles& roles) {
+  constexpr std::size_t near = 8;
+  const Frame& frame = stack.frames[culprit];
+  if (frame.function && !is_java_interpreter(frame)) return std::nullopt;
+  for (std::size_t i = culprit + 1; i < stack.frames.size() && i <= culprit + near; ++i) {
+    const Frame& caller = stack.frames[i];
+    if (!caller.function || is_java_interpreter(caller)) continue;
+    if (is_interpreter_loop(caller)) return std::nullopt;
+    if (role_of(caller, roles) == FrameRole::program) return i;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+bool is_java_interpreter(const Frame& frame) {
+  return frame.function == "Interpreter" && (frame.module.empty() || frame.run_time);
+}
 
 std::string module_name(const Frame& frame) {
   std::string_view path = frame.module;
@@ -112,7 +147,9 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps, const FrameRo
     if (maps && i != 0 && !culprit.unmap_frame && is_unmap_function(name)) culprit.unmap_frame = i;
     if (program) continue;
     switch (role_of(frame, roles)) {
-      case FrameRole::program: program = i; continue;
+      case FrameRole::program:
+        if (!is_inside_allocator(stack, i, roles)) program = i;
+        continue;
       case FrameRole::hook:
         if (!culprit.hook_frame) culprit.hook_frame = i;
         break;
@@ -142,6 +179,7 @@ std::optional<Culprit> find_culprit(const Stack& stack, bool maps, const FrameRo
   }
   if (!program) return std::nullopt;
   culprit.frame = *program;
+  culprit.named_caller = caller_with_name(stack, *program, roles);
   return culprit;
 }
 

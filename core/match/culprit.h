@@ -20,6 +20,9 @@ std::string frame_name(const Frame& frame);
 /// frame_name with where it is: "leak_mmap (ucx_case.c:52)", "leak_mmap (libfoo.so.1)".
 std::string frame_place(const Frame& frame);
 
+/// What a map for perf calls "Interpreter": Java code that runs interpreted, whichever it is.
+bool is_java_interpreter(const Frame& frame);
+
 struct Culprit {
   std::size_t frame = 0;  ///< index in the stack
   /// The map was made inside an unmapping function: index of that frame. Then the hook library is the
@@ -28,10 +31,13 @@ struct Culprit {
   /// Innermost hook frame that the call went through on its way from the culprit.
   std::optional<std::size_t> hook_frame;
   std::optional<std::size_t> allocator_frame;  ///< outermost allocator frame inside the culprit
-  std::optional<Runtime> runtime;              ///< whose memory manager is among the allocator frames
-  bool beyond_stack = false;    ///< the stack ends before the code that asked: `frame` is the allocator's
-  bool creates_thread = false;  ///< through pthread_create
-  bool loads_library = false;   ///< through dlopen
+  /// Where `frame` has no name of its own: the innermost frame of the program further out that has one, if
+  /// one is near.
+  std::optional<std::size_t> named_caller;
+  std::optional<Runtime> runtime;  ///< whose memory manager is among the allocator frames
+  bool beyond_stack = false;       ///< the stack ends before the code that asked: `frame` is the allocator's
+  bool creates_thread = false;     ///< through pthread_create
+  bool loads_library = false;      ///< through dlopen
 };
 
 /// nullopt for a stack without frames, and when no frame is the program's own (a cut stack).

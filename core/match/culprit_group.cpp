@@ -48,6 +48,7 @@ void add(CulpritGroup& group, const StackAnswer& row) {
     *group.resident += *row.resident_bytes;
   else
     group.resident.reset();
+  group.resident_exact = group.resident_exact && row.resident_exact;
   group.calls_by_number[row.syscall] += row.count;
   for (std::size_t i = 0; i < group.by_time.size(); ++i) group.by_time[i] += row.growth_by_time[i];
 }
@@ -63,6 +64,34 @@ std::string class_of(const CulpritGroup& group, double seconds) {
   all.live_calls = group.live_calls;
   all.growth_by_time = group.by_time;
   return stack_class(all, seconds);
+}
+
+/// See growth_by_way.
+void lead_with_resident(std::vector<GrowthByWay>& all) {
+  if (all.empty()) return;
+  const CulpritGroup& largest = all.front().groups.front();
+  std::uint64_t resident = 0;
+  std::size_t way_at = 0;
+  std::size_t group_at = 0;
+  const CulpritGroup* most = &largest;
+  for (std::size_t way = 0; way < all.size(); ++way)
+    for (std::size_t i = 0; i < all[way].groups.size(); ++i) {
+      const CulpritGroup& group = all[way].groups[i];
+      if (!group.resident || !group.resident_exact) return;
+      resident += *group.resident;
+      if (*group.resident <= *most->resident) continue;
+      most = &group;
+      way_at = way;
+      group_at = i;
+    }
+  if (most == &largest || *largest.resident >= largest.growth / 10) return;
+  if (*most->resident < resident - *most->resident || *most->resident < least_resident_growth) return;
+  auto& groups = all[way_at].groups;
+  groups[group_at].leads_by_resident = true;
+  std::rotate(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(group_at),
+              groups.begin() + static_cast<std::ptrdiff_t>(group_at) + 1);
+  std::rotate(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(way_at),
+              all.begin() + static_cast<std::ptrdiff_t>(way_at) + 1);
 }
 
 }  // namespace
@@ -108,6 +137,7 @@ std::vector<GrowthByWay> growth_by_way(const Answer& answer) {
   std::stable_sort(result.begin(), result.end(), [](const GrowthByWay& left, const GrowthByWay& right) {
     return left.growth > right.growth;
   });
+  lead_with_resident(result);
   return result;
 }
 

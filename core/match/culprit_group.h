@@ -28,6 +28,8 @@ struct CulpritGroup {
   std::uint64_t growth = 0, calls = 0, mapped = 0, live_calls = 0;
   std::uint64_t rows = 0;
   std::optional<std::uint64_t> resident = 0;
+  bool resident_exact = true;      ///< counted page by page
+  bool leads_by_resident = false;  ///< first for what is resident, though another mapped more
   GrowthByTime by_time{};
   std::map<std::int64_t, std::uint64_t> calls_by_number;
 };
@@ -38,7 +40,9 @@ struct GrowthByWay {
   std::uint64_t growth = 0;
 };
 
-/// By growth, descending; none where no row has any.
+/// By growth, descending; none where no row has any. Where it is known page by page that the largest group's
+/// memory is hardly touched (less than a tenth), and that another's is half of what is resident, that other
+/// group and its way come first.
 std::vector<GrowthByWay> growth_by_way(const Answer& answer);
 
 }  // namespace whomap

@@ -59,7 +59,8 @@ std::string_view profiler_for(std::optional<Runtime> runtime) {
              "py-spy dump -p PID shows the lines that run at one moment";
     case Runtime::go: return "Go's heap profile (runtime/pprof, net/http/pprof) shows who holds the objects";
     case Runtime::jvm:
-      return "The JVM's own tools show who holds it: jcmd PID GC.class_histogram for the Java heap, jcmd PID "
+      return "The JVM's own tools show who holds it: jcmd PID GC.class_histogram (and GC.heap_info) for the "
+             "Java heap, jcmd PID "
              "VM.native_memory for what is outside of it (if started with -XX:NativeMemoryTracking=summary; "
              "direct ByteBuffers are its \"Other\", and -XX:MaxDirectMemorySize limits them)";
     case Runtime::v8:
@@ -80,7 +81,8 @@ std::string_view runtime_lines(const Stack& stack) {
              "of Python's own allocator).";
     if (name.starts_with("JavaCalls::"))
       return "It is called from Java: async-profiler (asprof -e mmap PID) shows the Java lines; jcmd PID "
-             "Compiler.perfmap (JDK 17 and later) before the next trace names compiled frames.";
+             "Compiler.perfmap (JDK 17 and later) before the next trace names compiled frames, and a JVM "
+             "started with -XX:+PreserveFramePointer has all of them in its stacks.";
     if (name.starts_with("node::") || name.starts_with("v8::") || name.starts_with("Builtins_"))
       return "It is called from JavaScript: node --perf-basic-prof names its frames in a trace.";
   }

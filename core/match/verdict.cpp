@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/match/culprit_group.h"
+#include "core/match/culprit_text.h"
 #include "core/match/quantity.h"
 #include "core/match/verdict_text.h"
 
@@ -22,8 +23,8 @@ void set(Answer& answer, std::string verdict, std::string text) {
 std::string who_touches(const Answer& answer) {
   const pid_t pid = answer.header.target.pid;
   return fmt::format(
-      " Which code touches it, system calls cannot tell; page faults can: perf record -e page-faults -c 1 -g "
-      "-p {} -- sleep 10, then perf report.",
+      " Which code touches it, system calls cannot tell; page faults can: perf record -e page-faults -c 1 "
+      "--call-graph dwarf -p {} -- sleep 10, then perf report.",
       pid != 0 ? fmt::format("{}", pid) : "PID");
 }
 
@@ -185,12 +186,14 @@ void judge_mapped(Answer& answer, const Attribution& attribution) {
   if (ways.empty()) return judge_unexplained(answer);
   const CulpritGroup& most = ways.front().groups.front();
   if (as_much_went(answer.growth)) return judge_exchange(answer, most);
-  if (attribution.inaccessible_bytes >= mapped / 10 * 9) {
+  // Memory that leads for what is resident is neither untouched nor a file's.
+  const bool resident = most.leads_by_resident;
+  if (!resident && attribution.inaccessible_bytes >= mapped / 10 * 9) {
     set(answer, "reservation",
         fmt::format(
             "{} reserves addresses: {}, without access (PROT_NONE), which costs no memory until it is used.",
             who(answer, *most.first), amount(answer, most)));
-  } else if (attribution.file_bytes >= mapped / 10 * 9) {
+  } else if (!resident && attribution.file_bytes >= mapped / 10 * 9) {
     set(answer, "file-pages",
         fmt::format("{} maps files: {}; their pages count as RssFile and the kernel can drop them.{}",
                     who(answer, *most.first), amount(answer, most),

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/match/culprit_text.h"
 #include "core/match/quantity.h"
 #include "core/match/verdict.h"
 #include "core/process/syscalls.h"
@@ -19,32 +20,20 @@ std::string call_name(std::int64_t number) {
   return call != nullptr ? std::string(call->name) : fmt::format("system call {}", number);
 }
 
-/// "82 mmap calls"; "100 of 2,080 mmap calls" where the others' memory is gone again.
+/// "82 mmap calls"; "100 of 2,080 mmap calls" where the others' memory is gone again; "285 of 286 calls (1
+/// mmap, 285 brk)" where they are of several kinds.
 std::string calls_text(const CulpritGroup& group) {
-  std::string text;
-  if (group.live_calls < group.calls) text = count_text(group.live_calls) + " of";
-  for (const auto& [number, count] : group.calls_by_number)
-    text += fmt::format("{}{}",
-                        text.empty()            ? ""
-                        : text.ends_with(" of") ? " "
-                                                : " and ",
-                        count_text(count, call_name(number) + " call"));
+  std::string text = group.live_calls < group.calls ? count_text(group.live_calls) + " of " : "";
+  if (group.calls_by_number.size() == 1) {
+    text += count_text(group.calls, call_name(group.calls_by_number.begin()->first) + " call");
+  } else {
+    std::string kinds;
+    for (const auto& [number, count] : group.calls_by_number)
+      kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", count_text(count), call_name(number));
+    text += fmt::format("{} ({})", count_text(group.calls, "call"), kinds);
+  }
   if (group.rows > 1) text += fmt::format(" from {} stacks", group.rows);
   return text;
-}
-
-/// JIT code: in no module, or in the map that a runtime writes for perf (/tmp/perf-PID.map).
-bool is_compiled_at_run_time(const Frame& frame) {
-  return !frame.function && frame.offset != 0 &&
-         (frame.module.empty() || module_name(frame).starts_with("perf-"));
-}
-
-/// The name that a process runs under, where it tells more than that of its file: redis-server is a link to
-/// redis-check-rdb. Names that only begin alike (python3, python3.11) say the same.
-std::string running_as(const TargetIdentity& target, const Frame& frame) {
-  if (target.comm.empty() || frame.module.empty() || frame.module != target.exe) return {};
-  const std::string file = module_name(frame);
-  return file.starts_with(target.comm) || target.comm.starts_with(file) ? std::string() : target.comm;
 }
 
 std::string rate_text(const Answer& answer, std::uint64_t bytes) {
@@ -52,12 +41,26 @@ std::string rate_text(const Answer& answer, std::uint64_t bytes) {
   return fmt::format("{}/min", bytes_text(whole_bytes(static_cast<double>(bytes) * 60 / answer.seconds)));
 }
 
+/// Less than half of what stayed mapped is resident: its size is that of addresses.
+bool mostly_untouched(const CulpritGroup& group) {
+  return group.resident && *group.resident < group.growth - *group.resident;
+}
+
+/// ", 12 KiB of it resident", where that is less than half.
+std::string resident_share(const CulpritGroup& group) {
+  if (!mostly_untouched(group)) return {};
+  return fmt::format(", {}{} of it resident", group.resident_exact ? "" : "about ",
+                     bytes_text(*group.resident));
+}
+
 std::string trend(const Answer& answer, const CulpritGroup& group) {
   if (group.live_calls == 1) return "It is a single mapping, which is no trend.";
   if (answer.seconds <= 0) return "Without times it cannot be told from a cache that is still filling.";
-  std::string text = sum(group.by_time, 7, 9) != 0 ? fmt::format("Still growing at the end, {} on average.",
-                                                                 rate_text(answer, group.growth))
-                                                   : "None of it was mapped in the last third of the time.";
+  std::string text =
+      sum(group.by_time, 7, 9) != 0
+          ? fmt::format("Still growing at the end, {}{} on average.", rate_text(answer, group.growth),
+                        mostly_untouched(group) ? " of address space" : "")
+          : "None of it was mapped in the last third of the time.";
   const bool longer = answer.watched && answer.watched->seconds > answer.seconds;
   if (std::max(answer.seconds, longer ? answer.watched->seconds : 0) < sure_seconds)
     text += fmt::format(" {} cannot tell a leak from a cache that is still filling.",
@@ -68,8 +71,7 @@ std::string trend(const Answer& answer, const CulpritGroup& group) {
 /// Mapping is not using: a leak of untouched mappings costs addresses, not memory.
 std::string resident_text(const CulpritGroup& group) {
   if (!group.resident || *group.resident >= group.growth / 10) return {};
-  return fmt::format(" Only about {} of it is resident: so far it uses up addresses rather than memory.",
-                     bytes_text(*group.resident));
+  return " So far it uses up addresses rather than memory.";
 }
 
 std::string lower_first(std::string_view text) {
@@ -78,21 +80,16 @@ std::string lower_first(std::string_view text) {
   return lower;
 }
 
-/// "malloc", or the memory manager of a runtime with it.
-std::string allocator_text(const StackAnswer& row) {
-  const std::string through = row.culprit && row.culprit->allocator_frame
-                                  ? frame_name(row.stack.frames[*row.culprit->allocator_frame])
-                                  : "malloc";
-  const std::optional<Runtime> runtime = row.culprit ? row.culprit->runtime : std::nullopt;
-  if (runtime) return fmt::format("the memory manager of {} ({})", runtime_name(*runtime), through);
-  return row.culprit && row.culprit->beyond_stack ? fmt::format("the allocator ({})", through) : through;
-}
-
 /// "6.2 MiB of the 6.3 MiB newly mapped in 10.0 s (98.4 %)"
 std::string amount_of(const Answer& answer, std::uint64_t bytes) {
-  return fmt::format("{} of the {} newly mapped in {} ({})", bytes_text(bytes),
-                     bytes_text(answer.growth.mapped_bytes), span_text(answer),
-                     share_of(bytes, answer.growth.mapped_bytes));
+  const std::uint64_t mapped = answer.growth.mapped_bytes;
+  // Beside far more that grew without being mapped, "1 MiB of 1 MiB (100 %)" would mislead.
+  const auto grew = static_cast<std::uint64_t>(std::max<std::int64_t>(0, answer.growth.rss_anon.value_or(0)));
+  if (grew / 4 > mapped && bytes_text(bytes) == bytes_text(mapped))
+    return fmt::format("{}, {} that was newly mapped in {}", bytes_text(bytes),
+                       bytes == mapped ? "all" : "nearly all", span_text(answer));
+  return fmt::format("{} of the {} newly mapped in {} ({})", bytes_text(bytes), bytes_text(mapped),
+                     span_text(answer), share_of(bytes, mapped));
 }
 
 /// Who asked the allocator. One of many callers that ask in turn is not the one who holds the memory.
@@ -101,7 +98,7 @@ std::string asking_text(const Answer& answer, const GrowthByWay& way) {
   const StackAnswer& row = *most.first;
   if (row.culprit && row.culprit->beyond_stack)
     return fmt::format("{} mapped {}, by {}", allocator_text(row), amount(answer, most), calls_text(most));
-  if (most.growth * 2 >= way.growth)
+  if (most.growth * 2 >= way.growth || most.leads_by_resident)
     return fmt::format("{} allocates through {}, which mapped {}, by {}", who(answer, row),
                        allocator_text(row), amount(answer, most), calls_text(most));
   return fmt::format("{} mapped {} for {}, most of it, {}, for {} (by {})", allocator_text(row),
@@ -110,24 +107,11 @@ std::string asking_text(const Answer& answer, const GrowthByWay& way) {
 }
 
 std::string named(const Answer& answer, const CulpritGroup& group) {
-  return fmt::format("{}, {} ({})", who(answer, *group.first), bytes_text(group.growth),
-                     share_of(group.growth, answer.growth.mapped_bytes));
+  return fmt::format("{}, {} ({}){}", who(answer, *group.first), bytes_text(group.growth),
+                     share_of(group.growth, answer.growth.mapped_bytes), resident_share(group));
 }
 
 }  // namespace
-
-std::string who(const Answer& answer, const StackAnswer& row) {
-  if (row.stack.frames.empty()) return fmt::format("code without a captured stack (stack {})", row.stack.id);
-  if (!row.culprit)
-    return fmt::format("code behind {} (no frame of the program itself was captured)",
-                       frame_place(row.stack.frames.back()));
-  const Frame& frame = row.stack.frames[row.culprit->frame];
-  if (is_compiled_at_run_time(frame)) return fmt::format("code compiled at run time ({:#x})", frame.offset);
-  const std::string name = running_as(answer.header.target, frame);
-  if (name.empty() || (frame.file && frame.line)) return frame_place(frame);
-  return frame.function ? fmt::format("{} ({}, running as {})", frame_name(frame), module_name(frame), name)
-                        : fmt::format("{} (running as {})", frame_name(frame), name);
-}
 
 std::string share_of(std::uint64_t part, std::uint64_t whole) {
   return share_text(whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole));
@@ -139,7 +123,7 @@ std::string span_text(const Answer& answer) {
 }
 
 std::string amount(const Answer& answer, const CulpritGroup& group) {
-  return amount_of(answer, group.growth);
+  return amount_of(answer, group.growth) + resident_share(group);
 }
 
 std::string hook_text(const StackAnswer& row) {
@@ -170,9 +154,10 @@ std::string spread_text(const Answer& answer, const std::vector<GrowthByWay>& wa
   std::stable_sort(others.begin(), others.end(), [](const CulpritGroup* left, const CulpritGroup* right) {
     return left->growth > right->growth;
   });
-  std::string text = most.growth * 2 >= growth ? " Next: "
-                                               : fmt::format(" The growth is spread over {}; next: ",
-                                                             count_text(others.size() + 1, "function"));
+  std::string text = most.leads_by_resident      ? " Next, by address space: "
+                     : most.growth * 2 >= growth ? " Next: "
+                                                 : fmt::format(" The growth is spread over {}; next: ",
+                                                               count_text(others.size() + 1, "function"));
   text += named(answer, *others[0]);
   if (others.size() > 1) text += "; " + named(answer, *others[1]);
   return text + ".";
@@ -196,7 +181,7 @@ std::string malloc_text(const Answer& answer, const GrowthByWay& way) {
   const CulpritGroup& group = way.groups.front();
   const StackAnswer& row = *group.first;
   // Who asked in Python, and in native code that has names, a profiler shows as well.
-  const bool nameless = row.culprit && is_compiled_at_run_time(row.stack.frames[row.culprit->frame]);
+  const bool nameless = row.culprit && is_nameless_runtime_code(row.stack.frames[row.culprit->frame]);
   const std::string_view lines = nameless ? runtime_lines(row.stack) : "";
   return fmt::format(
       "{}. {} {}; the stacks here show only who was asking when the allocator needed more.{}{}{}",

@@ -10,13 +10,11 @@
 
 namespace whomap {
 
-/// The culprit and where it is.
-std::string who(const Answer& answer, const StackAnswer& row);
 /// "98.4 %"
 std::string share_of(std::uint64_t part, std::uint64_t whole);
 /// "10.0 s"; a log without times has none.
 std::string span_text(const Answer& answer);
-/// "6.2 MiB of the 6.3 MiB newly mapped in 10.0 s (98.4 %)"
+/// "6.2 MiB of the 6.3 MiB newly mapped in 10.0 s (98.4 %)", and what of it is resident where that is little.
 std::string amount(const Answer& answer, const CulpritGroup& group);
 /// What hooks have to do with it; these sentences begin with a space, or are empty.
 std::string hook_text(const StackAnswer& row);

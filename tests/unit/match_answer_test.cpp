@@ -491,7 +491,7 @@ TEST_F(Match, OlderMemoryThatIsFilledIsInTheHeadline) {
       some,
       "But most of the growth is elsewhere, 30 MiB became resident inside memory that was mapped before"))
       << some.verdict_text;
-  EXPECT_TRUE(says(some, "perf record -e page-faults -c 1 -g -p 1234 ")) << some.verdict_text;
+  EXPECT_TRUE(says(some, "perf record -e page-faults -c 1 --call-graph dwarf -p 1234 ")) << some.verdict_text;
   trace(300);
   const Answer most = match();
   EXPECT_EQ(most.verdict_class, "reservation");
