@@ -281,6 +281,8 @@ Attribution attribute(const Snapshot& before, const Snapshot& after, const Ledge
   auto owned = owned_ranges(ledger, after, fresh, result);
   for (const Owned& each : owned) result.rows[each.key].live_bytes += each.range.size();
   Sweep(before, after, fresh, std::move(owned), result).run();
+  result.has_jvm = std::any_of(after.regions.begin(), after.regions.end(),
+                               [](const Region& region) { return region.vma.name.ends_with("/libjvm.so"); });
   double explained = 0;
   for (const auto& [key, row] : result.rows) explained += row.resident_bytes.value_or(0);
   if (growth.rss_anon && growth.rss_file && growth.rss_shmem) {

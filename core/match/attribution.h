@@ -38,6 +38,7 @@ struct Attribution {
   std::int64_t touched_older_bytes = 0;  ///< resident now and not before, in older memory that is no file's
   /// Unexplained growth in addresses that were reserved (PROT_NONE) before and are usable now.
   std::uint64_t made_usable_bytes = 0;
+  bool has_jvm = false;                  ///< libjvm.so is mapped
   std::uint64_t inaccessible_bytes = 0;  ///< of the growth, in PROT_NONE regions
   std::uint64_t file_bytes = 0;          ///< of the growth, in regions that hold file pages
   std::uint64_t unsized_segments = 0;    ///< attached System V segments that `after` does not show

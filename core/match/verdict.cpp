@@ -2,6 +2,7 @@
 #include "core/match/verdict.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -28,8 +29,20 @@ std::string who_touches(const Answer& answer) {
       pid != 0 ? fmt::format("{}", pid) : "PID");
 }
 
+/// HotSpot reserves the Java heap when it starts, and commits and touches it later; below 32 GiB where it
+/// can, for compressed pointers (src/hotspot/share/memory/virtualspace.cpp, ReservedHeapSpace).
+std::string java_heap_text(const Attribution& attribution, const RegionAnswer* region) {
+  if (!attribution.has_jvm || region == nullptr || !region->name.empty()) return {};
+  if (region->kind != "anonymous" && region->kind != "reservation") return {};
+  const bool low = region->range.end <= std::uint64_t{32} << 30;
+  return fmt::format(
+      " The process runs a JVM (libjvm.so), and this is {} its Java heap: jcmd PID GC.heap_info shows its "
+      "addresses, jcmd PID GC.class_histogram what fills it, -Xmx limits it.",
+      low ? "where it puts" : "most likely");
+}
+
 /// Resident memory grew, mapped memory did not.
-bool judge_resident(Answer& answer) {
+bool judge_resident(Answer& answer, const Attribution& attribution) {
   const auto grew = [](std::optional<std::int64_t> delta) {
     return delta && *delta >= static_cast<std::int64_t>(least_resident_growth);
   };
@@ -51,9 +64,9 @@ bool judge_resident(Answer& answer) {
         fmt::format(
             "RssAnon grew by {} in {} inside regions that were mapped before the trace: memory that was "
             "reserved "
-            "earlier is being touched, no call maps it.{}{}",
+            "earlier is being touched, no call maps it.{}{}{}",
             bytes_text(static_cast<std::uint64_t>(*answer.growth.rss_anon)), span_text(answer), where,
-            who_touches(answer)));
+            java_heap_text(attribution, region), who_touches(answer)));
     return true;
   }
   if (grew(answer.growth.rss_file)) {
@@ -69,8 +82,8 @@ bool judge_resident(Answer& answer) {
   return false;
 }
 
-void judge_nothing_mapped(Answer& answer) {
-  if (judge_resident(answer)) return;
+void judge_nothing_mapped(Answer& answer, const Attribution& attribution) {
+  if (judge_resident(answer, attribution)) return;
   const std::string grown = answer.growth.mapped_bytes == 0
                                 ? fmt::format("no address was newly mapped in {}", span_text(answer))
                                 : fmt::format("only {} were newly mapped in {}",
@@ -118,6 +131,31 @@ void judge_unexplained(Answer& answer) {
   set(answer, "no-site", fmt::format("{}, and {}.{}{}{}", grown, why, most, lost, left_out));
 }
 
+/// Whose mprotect calls there were, or how to see them.
+std::string who_opens(const Answer& answer) {
+  constexpr std::int64_t nr_mprotect = 10;
+  std::map<std::string, std::uint64_t> calls;
+  std::uint64_t all = 0;
+  for (const StackAnswer& row : answer.stacks) {
+    if (row.syscall != nr_mprotect || row.count == 0) continue;
+    const bool allocates = row.culprit && row.culprit->allocator_frame && !row.culprit->beyond_stack;
+    calls[who(answer, row) + (allocates ? " through " + allocator_text(row) : "")] += row.count;
+    all += row.count;
+  }
+  if (all != 0) {
+    const auto most = std::max_element(calls.begin(), calls.end(), [](const auto& left, const auto& right) {
+      return left.second < right.second;
+    });
+    return fmt::format(" {} of the {} come from {}.", count_text(most->second),
+                       count_text(all, "mprotect call"), most->first);
+  }
+  const std::vector<std::int64_t>& watched = answer.header.plan.watched;
+  if (std::find(watched.begin(), watched.end(), nr_mprotect) != watched.end())
+    return " mprotect was watched, but no call of it was captured: it was made at a place that is not "
+           "watched.";
+  return " To see who opens it: --syscalls mmap,munmap,mremap,brk,mprotect.";
+}
+
 /// Reserved before the trace, and given permissions now by a call that is not watched.
 void judge_made_usable(Answer& answer, const Attribution& attribution) {
   const std::int64_t grew = answer.growth.rss_anon.value_or(0);
@@ -131,12 +169,10 @@ void judge_made_usable(Answer& answer, const Attribution& attribution) {
   set(answer, "reservation",
       fmt::format("no mmap was made for {} of the {} that became usable in {} ({}): it lies inside "
                   "reservations from before "
-                  "the trace (a glibc arena, a runtime's heap), opened by mprotect.{}{} To see who opens it: "
-                  "--syscalls "
-                  "mmap,munmap,mremap,brk,mprotect.",
+                  "the trace (a glibc arena, a runtime's heap), opened by mprotect.{}{}{}{}",
                   bytes_text(attribution.made_usable_bytes), bytes_text(answer.growth.mapped_bytes),
                   span_text(answer), share_of(attribution.made_usable_bytes, answer.growth.mapped_bytes),
-                  where, resident));
+                  where, resident, java_heap_text(attribution, largest), who_opens(answer)));
 }
 
 /// New addresses, but as many old ones went, and nothing more is resident.
@@ -171,12 +207,14 @@ void add_touched(Answer& answer, const Attribution& attribution) {
   const std::string amount = bytes_text(static_cast<std::uint64_t>(touched));
   const std::string what = "inside memory that was mapped before the trace, and that no call maps";
   if (touched / 4 > static_cast<std::int64_t>(answer.growth.mapped_bytes))
-    return set(answer, "reservation",
-               fmt::format("{} became resident in {} {}{}.{} Besides, {}", amount, span_text(answer), what,
-                           where, who_touches(answer), answer.verdict_text));
-  answer.verdict_text += fmt::format(" {}, {} became resident {}{}.{}",
-                                     touched > grew / 2 ? "But most of the growth is elsewhere" : "Besides",
-                                     amount, what, where, who_touches(answer));
+    return set(
+        answer, "reservation",
+        fmt::format("{} became resident in {} {}{}.{}{} Besides, {}", amount, span_text(answer), what, where,
+                    java_heap_text(attribution, region), who_touches(answer), answer.verdict_text));
+  answer.verdict_text +=
+      fmt::format(" {}, {} became resident {}{}.{}{}",
+                  touched > grew / 2 ? "But most of the growth is elsewhere" : "Besides", amount, what, where,
+                  java_heap_text(attribution, region), who_touches(answer));
 }
 
 void judge_mapped(Answer& answer, const Attribution& attribution) {
@@ -250,7 +288,7 @@ void judge(Answer& answer, const Attribution& attribution, const FrameRoles& rol
   if (!answer.growth.known)
     judge_without_growth(answer);
   else if (answer.growth.mapped_bytes < least_mapped_growth)
-    judge_nothing_mapped(answer);
+    judge_nothing_mapped(answer, attribution);
   else
     judge_mapped(answer, attribution);
 }

@@ -14,6 +14,7 @@
 #include "core/process/syscalls.h"
 #include "core/report/cause_text.h"
 #include "core/report/layout.h"
+#include "core/report/region_rows.h"
 #include "core/report/report.h"
 
 namespace whomap {
@@ -227,39 +228,45 @@ class TextReport {
     out_ += paint_.dim(trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}", "addresses", "size",
                                               "resident", "explained", "class"))) +
             "\n";
+    const std::vector<RegionRow> rows = region_rows(answer_.regions);
     std::size_t shown = 0;
-    for (const RegionAnswer& region : answer_.regions) {
-      if (shown++ == options_.regions) break;
-      const std::string kind = printable(region.name.empty() ? region.kind : region.kind + " " + region.name);
-      out_ +=
-          trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}",
-                                 fmt::format("{:x}-{:x}", region.range.start, region.range.end),
-                                 plus(region.size_delta), region.rss_delta ? plus(*region.rss_delta) : "?",
-                                 bytes_text(region.explained_bytes), fit(kind, names + 6))) +
-          "\n";
+    for (const RegionRow& row : rows) {
+      if (shown == options_.regions) break;
+      ++shown;
+      const RegionAnswer& region = *row.first;
+      std::string kind = printable(region.name.empty() ? region.kind : region.kind + " " + region.name);
+      const std::string times = row.count > 1 ? fmt::format(" x{}", count_text(row.count)) : "";
+      const std::size_t room = names + 6 > times.size() ? names + 6 - times.size() : 0;
+      kind = times.empty() ? fit(kind, room) : trim_right(fit(kind, room)) + times;
+      out_ += trim_right(fmt::format("  {:<25} {:>9} {:>9} {:>9}  {}",
+                                     fmt::format("{:x}-{:x}", region.range.start, region.range.end),
+                                     plus(row.size_delta), row.rss_delta ? plus(*row.rss_delta) : "?",
+                                     bytes_text(row.explained_bytes), kind)) +
+              "\n";
       if (region.watched && std::abs(region.watched->shape.change) >= least_shape_change)
         out_ += wrap(fmt::format("watched for {}: {}", seconds_text(region.watched->seconds),
                                  shape_text(region.watched->shape)),
                      width_, 6, 4)
                     .insert(0, 4, ' ');
     }
-    if (answer_.regions.size() > options_.regions) {
+    if (rows.size() > shown) {
+      std::uint64_t regions = 0;
       std::uint64_t rest = 0;
-      for (std::size_t i = options_.regions; i < answer_.regions.size(); ++i)
-        rest += static_cast<std::uint64_t>(answer_.regions[i].size_delta);
-      out_ +=
-          fmt::format("  and {} with {}\n",
-                      count_text(answer_.regions.size() - options_.regions, "more region"), bytes_text(rest));
+      for (std::size_t i = shown; i < rows.size(); ++i) {
+        regions += rows[i].count;
+        rest += static_cast<std::uint64_t>(rows[i].size_delta);
+      }
+      out_ += fmt::format("  and {} with {}\n", count_text(regions, "more region"), bytes_text(rest));
     }
-    region_causes();
+    region_causes(rows);
     out_ += '\n';
   }
 
   /// Below the table, each once: with the first region that it is about.
-  void region_causes() {
-    for (std::size_t i = 0; i < std::min(options_.regions, answer_.regions.size()); ++i)
-      for (const Advice& advice : answer_.regions[i].advice)
-        out_ += causes_.text_once(advice, fmt::format("{:x}", answer_.regions[i].range.start));
+  void region_causes(const std::vector<RegionRow>& rows) {
+    for (std::size_t i = 0; i < std::min(options_.regions, rows.size()); ++i)
+      for (const Advice& advice : rows[i].first->advice)
+        out_ += causes_.text_once(advice, fmt::format("{:x}", rows[i].first->range.start));
   }
 
   void unexplained() {
