@@ -30,8 +30,10 @@ Result<Plan> make_plan(const Target& target, const ModuleMap& modules, const Pla
 /// x86-64 numbers here too and are translated. Errors: unsupported_target.
 Result<Plan> make_plan(std::shared_ptr<const Image> image, const PlanOptions& options);
 
-/// The same plan for another process: addresses recomputed from the offsets for `modules`, every site's
-/// code compared with the target's memory. plan_mismatch names the first module or site that differs.
+/// The plan of the process, made afresh, with those sites watched that `plan` watches, be it of this process
+/// or of another one: their addresses are recomputed from the offsets for `modules` and every site's code is
+/// compared with the target's memory. `plan` only selects: addresses, bytes and numbers are the fresh plan's.
+/// plan_mismatch names the first module or site that differs.
 Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap& modules);
 
 }  // namespace whomap

@@ -4,6 +4,7 @@
 #include "core/plan/plan.h"
 
 #include <array>
+#include <bit>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -20,7 +21,8 @@ using nlohmann::ordered_json;
 constexpr std::string_view format_name = "whomap-plan";
 constexpr int format_version = 1;
 constexpr std::uint64_t largest_pid = 4U << 20;
-constexpr std::uint64_t longest_instruction = 15;  // Intel SDM volume 2, 2.3.11
+constexpr std::uint64_t longest_instruction = 15;                       // Intel SDM volume 2, 2.3.11
+constexpr std::uint64_t smallest_page = 4096, largest_page = 1U << 20;  // Linux on any machine: 4 to 256 KiB
 
 constexpr std::array number_kinds{"constant", "caller-constant", "variable"};
 constexpr std::array watch_kinds{"return-breakpoint", "paired-breakpoints", "none"};
@@ -176,6 +178,9 @@ Result<Plan> plan_from_json(const json& object) {
   }
   plan.machine = fields.text("machine");
   plan.page_size = fields.unsigned_integer("page_size");
+  if (fields.problem().empty() && (!std::has_single_bit(plan.page_size) || plan.page_size < smallest_page ||
+                                   plan.page_size > largest_page))
+    fields.wrong("page_size", "a power of two from 4096 to 1 MiB");
   plan.watched = fields.integers("watched");
   if (const json* const sites = fields.array("sites")) {
     for (std::size_t i = 0; i < sites->size(); ++i) {

@@ -5,7 +5,6 @@
 
 #include "core/plan/code_view.h"
 #include "core/plan/make_plan.h"
-#include "core/plan/prefixes.h"
 
 namespace whomap {
 namespace {
@@ -29,28 +28,15 @@ tl::unexpected<Error> mismatch(std::string what) {
   return fail(ErrorCode::plan_mismatch, std::move(what), "make a new plan with 'whomap plan'");
 }
 
-/// A breakpoint anywhere else than at a syscall instruction and right behind it would break the program, so a
-/// plan that a human or an accident has changed is checked against the code it carries.
-bool watches_the_call(const Site& site) {
-  if (site.watch == WatchKind::none) return true;
-  constexpr std::uint64_t opcode = 2;  // 0f 05, and prefixes before it
-  if (site.syscall_address < site.code_address || site.return_address < site.syscall_address) return false;
-  const std::uint64_t begin = site.syscall_address - site.code_address;
-  const std::uint64_t end = site.return_address - site.code_address;
-  if (end - begin < opcode || end - begin > opcode + most_prefixes || end > site.code.size()) return false;
-  const auto at = [&](std::uint64_t index) { return site.code.begin() + static_cast<std::ptrdiff_t>(index); };
-  return std::all_of(at(begin), at(end - opcode), is_ignored_prefix) && site.code[end - 2] == 0x0f &&
-         site.code[end - 1] == 0x05;
-}
-
-/// Is the code that a stub would take over where the plan says, right before the call?
-bool is_at_the_call(const Site& site, const CodeView& view) {
-  constexpr std::uint8_t jump_length = 5;
-  const StubRoom& room = site.stub;
-  std::vector<std::uint8_t> found(room.code.size());
-  found.resize(view.read(room.address, found));
-  return found == room.code && room.length >= jump_length && room.length <= room.code.size() &&
-         room.address + room.code.size() == site.syscall_address;
+/// What the process itself says of the site. A file is not trusted for anything that is put into code: a plan
+/// that a human or an accident has changed would have whomap watch, or move, what is no call.
+const Site* find_fresh(const Plan& fresh, const Site& site) {
+  const auto found = std::find_if(fresh.sites.begin(), fresh.sites.end(), [&](const Site& each) {
+    return each.watch != WatchKind::none && each.syscall_address == site.syscall_address &&
+           each.return_address == site.return_address && each.kind == site.kind &&
+           each.number == site.number && each.numbers == site.numbers;
+  });
+  return found == fresh.sites.end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -60,9 +46,11 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
   auto pages = PageMap::open(target.pid(), plan.page_size);
   if (!pages) return tl::make_unexpected(pages.error());
   const bool same_process = plan.target == target.identity();
+  const auto fresh = make_plan(target, modules, PlanOptions{plan.watched, {}});
+  if (!fresh) return fresh;
 
-  Plan result = plan;
-  result.target = target.identity();
+  Plan result = *fresh;
+  result.notes = plan.notes;  // of the modules that the plan was made of, which may be a choice
   result.sites.clear();
   for (Site site : plan.sites) {
     const Module* const module = module_of(site, modules);
@@ -99,13 +87,19 @@ Result<Plan> rebase_plan(const Plan& plan, const Target& target, const ModuleMap
       return mismatch(fmt::format("the code of {} at {:#x} ({}+{:#x}) differs from the plan's", site.module,
                                   site.syscall_address, site.symbol.empty() ? "?" : site.symbol,
                                   site.symbol_offset));
-    if (!watches_the_call(site))
-      return mismatch(
-          fmt::format("the plan's addresses for the site at {:#x} do not belong to a system call there",
-                      site.syscall_address));
-    if (site.stub.possible && !is_at_the_call(site, view)) {
+    if (site.watch != WatchKind::none) {
+      const Site* const found_now = find_fresh(*fresh, site);
+      if (found_now == nullptr)
+        return mismatch(
+            fmt::format("what the plan says of the site at {:#x} ({}+{:#x}) is not what is found there",
+                        site.syscall_address, site.symbol.empty() ? "?" : site.symbol, site.symbol_offset));
+      if (std::any_of(result.sites.begin(), result.sites.end(), [&](const Site& each) {
+            return each.watch != WatchKind::none && each.syscall_address == site.syscall_address;
+          }))
+        return mismatch(fmt::format("the plan has the site at {:#x} twice", site.syscall_address));
+      site = *found_now;
+    } else {
       site.stub.possible = false;
-      site.stub.reason = "the code before the call differs from the plan's";
     }
     site.id = static_cast<std::uint32_t>(result.sites.size());
     result.sites.push_back(std::move(site));

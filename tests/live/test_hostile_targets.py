@@ -177,6 +177,53 @@ def test_a_plan_with_shifted_addresses_is_refused(targets, tmp_path, field, shif
     assert is_running(process.pid) and differences(before, code_of(process.pid)) == []
 
 
+@pytest.mark.parametrize("change", [{"number": 11, "numbers": [11]}, {"numbers": [9, 11]},
+                                    {"kind": "variable", "number": None, "any_number": True}], ids=["other", "more", "variable"])
+def test_a_plan_with_another_number_is_refused(targets, tmp_path, change):
+    process = targets.start(EXAMPLES / "raw_mmap", 100)
+    before = code_of(process.pid)
+    plan, path = saved_plan(process, tmp_path)
+    next(site for site in plan["sites"] if site["watch"] == "return-breakpoint" and site["numbers"] == [9]).update(change)
+    path.write_text(json.dumps(plan))
+    result = run("trace", "-p", process.pid, "-d", 1, "--plan", path, cwd=tmp_path)
+    assert result.returncode == 6, result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert is_running(process.pid) and differences(before, code_of(process.pid)) == []
+
+
+def test_the_room_for_a_stub_is_looked_for_afresh(targets, tmp_path):
+    """A room that begins three bytes early, in the middle of another instruction, with the bytes that are there."""
+    process = targets.start(EXAMPLES / "raw_mmap", 100)
+    before = code_of(process.pid)
+    plan, path = saved_plan(process, tmp_path)
+    changed = 0
+    for site in plan["sites"]:
+        stub = site["stub"]
+        if not stub["possible"]:
+            continue
+        start, end = int(stub["address"], 16) - 3, int(site["syscall_address"], 16)
+        with open(f"/proc/{process.pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(start)
+            stub.update(address=hex(start), length=5, code=memory.read(end - start).hex())
+        changed += 1
+    assert changed
+    path.write_text(json.dumps(plan))
+    result = run("trace", "-p", process.pid, "-d", 1, "--plan", path, "--format", "json", "-o", tmp_path / "t")
+    assert result.returncode == 0, result.stderr
+    assert report_of(result)["stacks"][0]["share"] >= 0.9
+    assert is_running(process.pid) and differences(before, code_of(process.pid)) == []
+
+
+def test_a_plan_with_a_site_twice_is_refused(targets, tmp_path):
+    process = targets.start(EXAMPLES / "raw_mmap", 100)
+    plan, path = saved_plan(process, tmp_path)
+    twice = dict(next(site for site in plan["sites"] if site["stub"]["possible"]), id=len(plan["sites"]))
+    path.write_text(json.dumps(dict(plan, sites=[*plan["sites"], twice])))
+    result = run("trace", "-p", process.pid, "-d", 1, "--plan", path, cwd=tmp_path)
+    assert result.returncode == 6 and "twice" in result.stderr
+    assert is_running(process.pid)
+
+
 def test_a_deeply_nested_plan_is_refused(targets, tmp_path):
     process = targets.start(EXAMPLES / "raw_mmap", 100)
     path = tmp_path / "deep.json"

@@ -109,6 +109,14 @@ TEST(PlanJson, EveryFieldIsChecked) {
     bad[field] = true;
     refused(bad, field);
   }
+  for (const std::uint64_t size : {0UL, 1UL, 2048UL, 4097UL, 12288UL, 2UL << 20, 1UL << 63}) {
+    nlohmann::json bad = good;
+    bad["page_size"] = size;
+    refused(bad, "page_size");
+  }
+  nlohmann::json large = good;
+  large["page_size"] = 65536;
+  EXPECT_TRUE(plan_from_json(large));
 }
 
 TEST(PlanJson, StubsAreCheckedAndMayBeMissing) {

@@ -257,6 +257,24 @@ TEST(PlanProcess, RebaseOnTheSameAndAnotherProcess) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::plan_mismatch);
   changed = plan;
+  const auto watched = std::find_if(changed.sites.begin(), changed.sites.end(),
+                                    [](const Site& each) { return each.stub.possible; });
+  ASSERT_NE(watched, changed.sites.end());
+  const StubRoom room = watched->stub;
+  watched->stub.address -= 3;
+  watched->stub.code.insert(watched->stub.code.begin(), 3, 0x90);
+  const auto own_room = rebased(child, changed);
+  ASSERT_TRUE(own_room) << to_line(own_room.error());
+  EXPECT_EQ(own_room->sites[watched->id].stub.address, room.address);
+  EXPECT_EQ(own_room->sites[watched->id].stub.code, room.code);
+  watched->numbers.push_back(77);
+  EXPECT_EQ(rebased(child, changed).error().code, ErrorCode::plan_mismatch);
+  watched->watch = WatchKind::none;  // what is not watched needs no proof
+  EXPECT_TRUE(rebased(child, changed));
+  changed = plan;
+  changed.sites.push_back(plan.sites[static_cast<std::size_t>(watched->id)]);
+  EXPECT_EQ(rebased(child, changed).error().code, ErrorCode::plan_mismatch);
+  changed = plan;
   changed.sites[0].build_id = "00";
   EXPECT_EQ(rebased(other, changed).error().code, ErrorCode::plan_mismatch);
 }
