@@ -57,6 +57,37 @@ Result<void> check_private(const std::string& folder) {
   return {};
 }
 
+/// What to do when a state is there and cannot be understood.
+std::string unknown_remedy(const std::string& path) {
+  return fmt::format(
+      "restart the process, which may have stubs of an earlier trace in its code; or remove {} when its code "
+      "is as in its files",
+      path);
+}
+
+/// Opened without waiting for whoever would write to a FIFO, and read no further than a state can go.
+Result<std::string> read_state_file(const std::string& path) {
+  constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  const std::string remedy = unknown_remedy(path);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat there {};
+  if (!file.valid() && errno != ELOOP)
+    return fail(ErrorCode::input_unreadable, fmt::format("cannot open {}", path), remedy, errno);
+  if (!file.valid() || ::fstat(file.get(), &there) != 0 || !S_ISREG(there.st_mode))
+    return fail(ErrorCode::input_damaged, fmt::format("{} is not a regular file", path), remedy);
+  if (static_cast<std::uint64_t>(there.st_size) > most_bytes)
+    return fail(ErrorCode::input_damaged, fmt::format("{} is too large for a state file", path), remedy);
+  std::string text(static_cast<std::size_t>(there.st_size), '\0');
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t got = ::read(file.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(ErrorCode::input_unreadable, fmt::format("cannot read {}", path), remedy, errno);
+    if (got == 0) text.resize(done);
+    done += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
 }  // namespace
 
 ordered_json to_json(const StubState& state) {
@@ -163,6 +194,11 @@ Result<std::string> state_folder() {
     folder = fmt::format("{}/whomap", runtime);
   else
     folder = fmt::format("/run/user/{}/whomap", ::getuid());
+  // What keeps the stubs in runs in another working directory.
+  if (folder.front() != '/')
+    return fail(ErrorCode::output_unwritable,
+                fmt::format("WHOMAP_STATE_DIR is {}, which is no absolute path", folder),
+                "name the folder from / on");
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return fail(
         ErrorCode::output_unwritable, fmt::format("cannot create {}", folder),
@@ -209,12 +245,15 @@ Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
   if (!path) return tl::make_unexpected(path.error());
   struct stat there {};
   if (::lstat(path->c_str(), &there) != 0) return std::optional<StubState>{};
-  const auto text = read_file(*path);
+  const auto text = read_state_file(*path);
   if (!text) return tl::make_unexpected(text.error());
   const json parsed = parse_json(*text);
-  if (parsed.is_discarded()) return fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", *path));
-  auto state = stub_state_from_json(parsed, *path);
-  if (!state) return tl::make_unexpected(state.error());
+  auto state = parsed.is_discarded() ? fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", *path))
+                                     : stub_state_from_json(parsed, *path);
+  if (!state) {
+    state.error().remedy = unknown_remedy(*path);
+    return tl::make_unexpected(state.error());
+  }
   if (state->target.pid != target.pid || state->target.start_time != target.start_time)
     return fail(ErrorCode::process_replaced, fmt::format("{} is of another process", *path));
   return std::optional<StubState>(std::move(*state));
