@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/base/error.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -8,6 +9,12 @@
 namespace whomap {
 
 tl::unexpected<Error> fail(ErrorCode code, std::string happened, std::string remedy, int os_error) {
+  // Says nothing about the file or process that was to be opened, whatever the caller takes it for.
+  if (os_error == EMFILE || os_error == ENFILE)
+    return tl::make_unexpected(
+        Error{ErrorCode::kernel_feature, "too many open files: " + happened,
+              os_error == EMFILE ? "allow whomap more of them with ulimit -n 1024"
+                                 : "the whole machine is out of them: end something, or raise fs.file-max"});
   return tl::make_unexpected(Error{code, std::move(happened), std::move(remedy), os_error});
 }
 

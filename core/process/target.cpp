@@ -70,6 +70,12 @@ tl::unexpected<Error> ended(pid_t pid) {
               "start again with a new pid");
 }
 
+/// No descriptor is left to look with, which says nothing about the process. Any other failure to read a file
+/// of its own that everybody may read means that it is gone.
+bool is_out_of_files(const Error& error) {
+  return error.code == ErrorCode::kernel_feature;
+}
+
 bool has_ended(int pidfd) {
   pollfd waiting{pidfd, POLLIN, 0};  // readable once the process has ended (man 2 pidfd_open)
   return ::poll(&waiting, 1, 0) != 0;
@@ -123,10 +129,12 @@ Result<Target> Target::open(pid_t pid) {
 Result<void> Target::check() const {
   if (has_ended(pidfd_.get())) return ended(pid());
   const auto stat = read_proc_file(pid(), "stat");
-  if (!stat) return ended(pid());
+  if (!stat) return is_out_of_files(stat.error()) ? tl::make_unexpected(stat.error()) : ended(pid());
   if (exec_mark(*stat, link_target(fmt::format("/proc/{}/exe", pid()))) != exec_mark_) {
     // A process that is ending has lost its program and its stack already, which looks like another program.
-    if (const auto status = read_status(pid()); !status || !status->vm_rss) return ended(pid());
+    const auto status = read_status(pid());
+    if (!status && is_out_of_files(status.error())) return tl::make_unexpected(status.error());
+    if (!status || !status->vm_rss) return ended(pid());
     return fail(ErrorCode::process_replaced, fmt::format("process {} has exec'd another program", pid()),
                 "start again: its code and memory are new");
   }
