@@ -70,10 +70,13 @@ bool resume_if_left_stopped(const Target& target) {
 
 Result<CodeGuard> CodeGuard::record(const Target& target, const Plan& plan) {
   const UniqueFd memory = open_memory(target.pid(), O_RDONLY);
-  if (!memory.valid())
+  if (!memory.valid()) {
+    const int why = errno;
+    if (auto alive = target.check(); !alive) return tl::make_unexpected(alive.error());
     return fail(ErrorCode::not_permitted,
                 fmt::format("the memory of process {} may not be read", target.pid()), "run as root (sudo)",
-                errno);
+                why);
+  }
   const auto maps = read_maps(target.pid());
   if (!maps) return tl::make_unexpected(maps.error());
   CodeGuard guard({});
