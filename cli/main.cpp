@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -76,6 +77,8 @@ void hold_standard_descriptors() {
 int main(int count, char** arguments) {
   using namespace whomap;
   hold_standard_descriptors();
+  ::signal(SIGXFSZ,
+           SIG_IGN);  // a file that may not grow is a failed write, not the end of whoever holds a target
   try {
     return static_cast<int>(cli::run({arguments + 1, arguments + count}));
   } catch (const std::exception& error) {

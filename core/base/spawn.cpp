@@ -39,6 +39,7 @@ Result<pid_t> spawn(Spawn what) {
     ::sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
     ::signal(SIGPIPE, SIG_DFL);
+    ::signal(SIGXFSZ, SIG_DFL);
     ::setsid();
     const int nothing = ::open("/dev/null", O_RDONLY);
     const bool ready = nothing >= 0 && ::dup2(nothing, 0) == 0 && ::dup2(what.output, 1) == 1 &&
