@@ -197,7 +197,9 @@ Result<bool> RingSource::deliver(const Consumer& consumer) {
   if (!ending_) {
     const std::uint64_t now = monotonic_ns();
     if (unknown_stacks_ != 0 && now >= next_refresh_ns_) refresh_stacks();
-    if (!target_.check()) ask_for_end();
+    // Not for want of a descriptor to look with (kernel_feature).
+    if (const auto same = target_.check(); !same && same.error().code != ErrorCode::kernel_feature)
+      ask_for_end();
   }
   if (ending_) {
     constexpr int patience_ms = 50;

@@ -190,7 +190,8 @@ class Recorder {
     if (const double seconds = seconds_since(begin_);
         result_.armed && counts.hits > 0 && counts.busy_ns > 0 && seconds > 0)
       totals.predicted_slowdown = std::min(1.0, static_cast<double>(counts.busy_ns) / 1e9 / seconds);
-    if (auto changed = target_.check(); !changed) {
+    // Without a descriptor to look with (kernel_feature) nothing is known of the target; finish() says so.
+    if (auto changed = target_.check(); !changed && changed.error().code != ErrorCode::kernel_feature) {
       target_gone_ = true;
       end(changed.error().code == ErrorCode::process_replaced ? "target-exec" : "target-exited");
     }
@@ -268,10 +269,11 @@ class Recorder {
       keep(writer_.snapshot(*snapshot));
       return;
     }
-    if (!rolling_) return note("no snapshot after the trace: the target had ended");
+    const std::string why = target_gone_ ? "the target had ended" : "the target could not be read";
+    if (!rolling_) return note("no snapshot after the trace: " + why);
     keep(writer_.snapshot(*rolling_));
-    note(fmt::format("the last snapshot is from {:.1f} s before the end: the target had ended",
-                     static_cast<double>(result_.end.end_ns - rolling_->time_ns) / 1e9));
+    note(fmt::format("the last snapshot is from {:.1f} s before the end: {}",
+                     static_cast<double>(result_.end.end_ns - rolling_->time_ns) / 1e9, why));
   }
 
   void write_names() {
