@@ -25,6 +25,7 @@
 #include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
 #include "core/process/vma.h"
+#include "core/stub/foreign_stubs.h"
 #include "core/stub/stub_state.h"
 #include "gdb_plugin/gdb_process.h"
 
@@ -132,9 +133,7 @@ Finding state_files() {
   const auto folder = state_folder();
   if (folder)
     return good("state", fmt::format("what is changed in a process is written down in {}", *folder));
-  return warning(
-      "state", to_line({folder.error().code, folder.error().happened, {}, folder.error().os_error}),
-      "no code is put into a process without it (ordinary breakpoints are used); " + folder.error().remedy);
+  return problem("state", folder.error());
 }
 
 Finding room() {
@@ -206,19 +205,20 @@ Finding mappings(const VmaList& maps) {
 }
 
 Finding left_over(const Target& target) {
+  const auto folder = state_folder();
+  if (!folder) return warning("left-over", "not looked for without a state folder", folder.error().remedy);
+  if (const auto foreign = find_foreign_stubs(target)) return problem("left-over", *foreign);
   const auto state = load_state(target.identity());
   if (state && !*state) return good("left-over", "no earlier trace left anything behind");
-  if (const auto lock = lock_state(target.identity()); !lock)
-    return warning("left-over", "another whomap is tracing it", "wait for that to end");
-  if (state && (*state)->jumps.empty() && (*state)->trap_handler == 0) {
+  if (const auto lock = lock_state(target.identity()); !lock) return problem("left-over", lock.error());
+  if (!state) return problem("left-over", state.error());
+  if ((*state)->jumps.empty() && (*state)->trap_handler == 0) {
     std::uint64_t bytes = 0;
     for (const PlacedMemory& each : (*state)->memory) bytes += each.size;
     return good("left-over", fmt::format("{} KiB of an earlier trace stay mapped, unused", bytes / 1024));
   }
-  const std::string what =
-      state ? "an earlier trace was killed and has left its code changed"
-            : "the state file of an earlier trace cannot be read: " + state.error().happened;
-  return warning("left-over", what, fmt::format("whomap repair -p {}", target.pid()));
+  return warning("left-over", "an earlier trace was killed and has left its code changed",
+                 fmt::format("whomap repair -p {}", target.pid()));
 }
 
 }  // namespace

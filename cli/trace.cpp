@@ -15,6 +15,7 @@
 #include "core/match/history.h"
 #include "core/process/interrupted_calls.h"
 #include "core/process/permission.h"
+#include "core/stub/foreign_stubs.h"
 #include "gdb_plugin/gdb_process.h"
 
 namespace po = boost::program_options;
@@ -195,6 +196,7 @@ ExitStatus run(const std::vector<std::string>& arguments) {
   if (!interrupts) return report_error(interrupts.error());
   auto target = open_target(*pid);
   if (!target) return report_error(target.error());
+  if (const auto foreign = find_foreign_stubs(target->target)) return report_error(*foreign);
   // Before anything is done to the process: a watch of another one would be found out only at the end.
   MatchOptions match;
   match.known = std::move(*signatures);

@@ -17,6 +17,7 @@
 #include "core/process/syscalls.h"
 #include "core/process/vma.h"
 #include "core/stub/call_filters.h"
+#include "core/stub/foreign_stubs.h"
 #include "core/stub/placement.h"
 #include "core/stub/removal.h"
 #include "core/stub/stub_code.h"
@@ -254,6 +255,7 @@ Result<void> write_jumps(const Target& target, const Plan& plan, Standstill& sti
     if (stillness.write(jumps[i].address, jumps[i].jump)) continue;
     const int why = errno;
     for (std::size_t j = 0; j <= i; ++j) stillness.write(jumps[j].address, jumps[j].original);
+    if (auto alive = target.check(); !alive) return alive;
     return fail(ErrorCode::not_permitted,
                 fmt::format("the code at {:#x} cannot be written", jumps[i].address),
                 "something forbids changing code (SELinux execmod?): use --engine gdb without stubs", why);
@@ -275,9 +277,12 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
             map_at(*calls, area.address, round_up(area.bytes.size(), plan.page_size), PROT_READ | PROT_EXEC);
         !mapped)
       return mapped;
-    if (!stillness.write(area.address, area.bytes))
+    if (!stillness.write(area.address, area.bytes)) {
+      const int why = errno;
+      if (auto alive = target.check(); !alive) return alive;
       return fail(ErrorCode::not_permitted, fmt::format("code cannot be written to process {}", target.pid()),
-                  {}, errno);
+                  {}, why);
+    }
     if (&area != &draft.areas.front()) continue;
     if (auto room = own_room(target.pid(), draft.state.own_rooms))
       if (auto moved = calls->move_to(std::move(*room)); !moved) return moved;
@@ -294,6 +299,7 @@ Result<void> put_in(const Target& target, const Plan& plan, StubEngine& engine, 
 }  // namespace
 
 Result<std::optional<StubState>> clear_old_stubs(const Target& target, StopBy whom) {
+  if (auto foreign = find_foreign_stubs(target)) return tl::make_unexpected(std::move(*foreign));
   auto old = load_state(target.identity());
   if (!old || !*old) return old;
   if (!(*old)->jumps.empty() || !(*old)->breakpoints.empty() || (*old)->trap_handler != 0 ||

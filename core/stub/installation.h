@@ -36,7 +36,7 @@ Result<Installed> install_stubs(const Target& target, const Plan& plan, StubEngi
                                 StopBy whom = StopBy::seizing);
 
 /// What a crashed trace has left is taken out; returns the state of the memory that stays and can be used
-/// again, if there is any. Errors: those of load_state and remove_stubs.
+/// again, if there is any. Errors: those of find_foreign_stubs, load_state and remove_stubs.
 Result<std::optional<StubState>> clear_old_stubs(const Target& target, StopBy whom = StopBy::seizing);
 
 /// The plan with only those sites watched that have no stub: for ordinary breakpoints.
