@@ -194,6 +194,25 @@ void judge_exchange(Answer& answer, const CulpritGroup& most) {
           who(answer, *most.first), amount(answer, most)));
 }
 
+/// New addresses are not all growth where old ones went away: a range that is moved counts as new, and so
+/// does what replaces another; and what comes to lie where something was does not.
+void add_gone(Answer& answer) {
+  const Growth& growth = answer.growth;
+  constexpr std::uint64_t worth_saying = 4;
+  if (growth.unmapped_bytes < least_mapped_growth ||
+      growth.unmapped_bytes < growth.mapped_bytes / worth_saying)
+    return;
+  const auto net =
+      static_cast<std::int64_t>(growth.mapped_bytes) - static_cast<std::int64_t>(growth.unmapped_bytes);
+  answer.verdict_text += fmt::format(
+      " In the same time {} that were mapped before went away: the net is {}{}. Memory that was moved "
+      "(mremap) or "
+      "replaced counts as new here, so who makes the net growth may stand further down (live_bytes in "
+      "--format json).",
+      bytes_text(growth.unmapped_bytes), signed_bytes_text(net),
+      growth.rss_anon ? fmt::format(", RssAnon {}", signed_bytes_text(*growth.rss_anon)) : "");
+}
+
 /// Beside the mapped growth, memory from before the trace is filled: a runtime's heap, an arena.
 void add_touched(Answer& answer, const Attribution& attribution) {
   const std::int64_t touched = attribution.touched_older_bytes;
@@ -258,6 +277,7 @@ void judge_mapped(Answer& answer, const Attribution& attribution) {
   }
   if (answer.verdict_class != "churn" && answer.verdict_class != "pass-through")
     answer.verdict_text += spread_text(answer, ways);
+  add_gone(answer);
   add_touched(answer, attribution);
   const std::uint64_t rest = answer.growth.unexplained_bytes;
   if (rest >= mapped / 20 && !answer.unexplained.empty())

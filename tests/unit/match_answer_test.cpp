@@ -86,6 +86,25 @@ TEST_F(Match, ALeakInBalancedTraffic) {
   EXPECT_EQ(answer.stacks[1].verdict, "not-growing");
 }
 
+// A table of 16 MiB is replaced by another once; a leak fills the hole that it left.
+TEST_F(Match, WhatOnlyReplacesIsSaidToBe) {
+  stacks_ = {make_stack(1, {{"libc.so.6", "mmap64"}, {"app", "replace_table"}, {"app", "main"}}),
+             make_stack(2, {{"libc.so.6", "munmap"}, {"app", "replace_table"}, {"app", "main"}}),
+             make_stack(3, {{"libc.so.6", "mmap64"}, {"app", "leaker"}, {"app", "main"}})};
+  constexpr std::uint64_t old_table = area, new_table = area + 64 * mib;
+  snapshots_.push_back(snapshot(region(old_table, old_table + 16 * mib, 16 * mib), 0, 16 * mib));
+  mmap(new_table, 16 * mib, 1, 100);
+  munmap(old_table, 16 * mib, 2, 101);
+  for (std::uint64_t i = 0; i < 6; ++i) mmap(old_table + i * mib, mib, 3, 200 + 1'500 * i);
+  snapshots_.push_back(snapshot(
+      region(old_table, old_table + 6 * mib, 6 * mib) + region(new_table, new_table + 16 * mib, 16 * mib),
+      10'000, 22 * mib));
+  const Answer answer = match();
+  EXPECT_TRUE(
+      says(answer, "10.0 MiB that were mapped before went away: the net is +6.0 MiB, RssAnon +6.0 MiB"))
+      << answer.verdict_text;
+}
+
 TEST_F(Match, BalancedTrafficIsChurn) {
   stacks_ = {make_stack(1, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_mmap"}, {"app", "get"}}),
              make_stack(2, {{"libc.so.6", "syscall"}, {"libucm.so.0", "ucm_munmap"}, {"app", "put"}}),
