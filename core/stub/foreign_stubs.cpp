@@ -13,6 +13,7 @@
 #include "core/process/own_memory.h"
 #include "core/process/page_map.h"
 #include "core/process/vma.h"
+#include "core/stub/carriers.h"
 #include "core/stub/stub_state.h"
 
 namespace whomap {
@@ -37,6 +38,18 @@ std::uint64_t find_jump(const std::vector<std::uint8_t>& bytes, std::uint64_t st
       return start + i;
   }
   return 0;
+}
+
+Error refusal(pid_t pid, std::uint64_t jump) {
+  if (state_of_carrier(pid))
+    return {ErrorCode::already_traced,
+            fmt::format("process {} has taken stubs of a trace along when it was forked", pid),
+            fmt::format("run 'whomap repair -p {}' first", pid)};
+  return {ErrorCode::already_traced,
+          fmt::format("process {} has stubs of another whomap in it: one is jumped to at {:#x}", pid, jump),
+          fmt::format(
+              "if that has ended, run 'WHOMAP_STATE_DIR=FOLDER whomap repair -p {}' with the folder it used",
+              pid)};
 }
 
 }  // namespace
@@ -69,13 +82,7 @@ std::optional<Error> find_foreign_stubs(const Target& target) {
       const std::uint64_t jump =
           find_jump(read_bytes(pid, written.start, end - written.start), written.start, stubs);
       if (jump == 0) continue;
-      return Error{
-          ErrorCode::already_traced,
-          fmt::format("process {} has stubs of another whomap in it: one is jumped to at {:#x}", pid, jump),
-          fmt::format(
-              "if that has ended, run 'WHOMAP_STATE_DIR=FOLDER whomap repair -p {}' with the folder it "
-              "used (for a child that was forked during a trace: with the pid of the traced process)",
-              pid)};
+      return refusal(pid, jump);
     }
   }
   return std::nullopt;

@@ -48,7 +48,8 @@ void default_signals() {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGCHLD}) ::signal(each, SIG_DFL);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ, SIGQUIT, SIGCHLD})
+    ::signal(each, SIG_DFL);
 }
 
 /// Between fork and exec, in a process without other threads.

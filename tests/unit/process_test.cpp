@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "core/capture/code_guard.h"
 #include "core/process/permission.h"
 #include "core/process/proc_error.h"
 #include "core/process/target.h"
@@ -198,6 +201,48 @@ TEST(Target, SeesTheEndOfAProcess) {
 TEST(ErrorLine, NamesFromATargetCannotBreakTheLine) {
   const Error error{ErrorCode::usage, "bad \n\x1b[31m name \xff \xc3\xa4", "do this"};
   EXPECT_EQ(to_line(error), "bad \\x0a\\x1b[31m name \\xff \xc3\xa4; do this");
+}
+
+/// No descriptor can be opened while this lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = ::open("/dev/null", O_RDONLY);  // the lowest number that is free
+    ::close(next);
+    const rlimit none{static_cast<rlim_t>(next), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(TargetCheck, WithoutDescriptorsNothingIsSaidOfTheProcess) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const auto target = Target::open(child);
+  ASSERT_TRUE(target) << to_line(target.error());
+  {
+    const NoDescriptors limit;
+    for (const auto& error : {target->check().error(), Target::open(::getppid()).error()}) {
+      EXPECT_EQ(error.code, ErrorCode::kernel_feature);
+      EXPECT_EQ(to_line(error).find("too many open files"), 0U) << to_line(error);
+      EXPECT_NE(to_line(error).find("ulimit -n"), std::string::npos) << to_line(error);
+    }
+  }
+  EXPECT_TRUE(target->check());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(target->check().error().code, ErrorCode::process_ended);
+  // Its memory cannot be opened, which is nobody's prohibition.
+  EXPECT_EQ(CodeGuard::record(*target, Plan{}).error().code, ErrorCode::process_ended);
 }
 
 }  // namespace
