@@ -14,9 +14,14 @@ constexpr std::size_t least_readings = 4;
 /// at the time of the change: held until the even time it would lag behind a ramp, and come twice.
 std::vector<Sample> samples_of(const Series& series, std::uint64_t from_ns, std::uint64_t to_ns,
                                std::size_t readings, const Unseen& unseen) {
-  const std::size_t count = std::clamp(readings / 2, std::min(readings, least_samples_for_slope), resampled);
+  std::size_t count = std::clamp(readings / 2, std::min(readings, least_samples_for_slope), resampled);
   std::vector<Sample> samples;
   if (count < 2) return samples;
+  // As many in the time that was seen.
+  const double seen =
+      1 - static_cast<double>(unseen.to_ns - unseen.from_ns) / static_cast<double>(to_ns - from_ns);
+  if (seen < 1)
+    count = static_cast<std::size_t>(std::ceil(static_cast<double>(count) / std::max(seen, 0.02))) + 1;
   const std::uint64_t step = (to_ns - from_ns) / (count - 1);
   const std::vector<Series::Point>& points = series.points();
   std::size_t next = 0;
