@@ -112,6 +112,8 @@ def test_a_child_that_somebody_else_traces_is_named_and_repaired_later(targets, 
         Trace(process.pid, tmp_path / "u", engine="probe").wait_armed().interrupt()
         gdb.communicate("detach\nquit\n", timeout=PATIENCE)
         wait_until(lambda: is_running(child), "the child to run")
+        refused = run("trace", "-p", child, "-d", 0.3, "-o", tmp_path / "v")
+        assert refused.returncode == 3 and f"whomap repair -p {child}" in refused.stderr, refused.stderr
         assert run("repair", "-p", child).returncode == 0
         assert differences(before, code_of(child)) == []
         assert is_running(child) and is_running(process.pid)
