@@ -208,9 +208,15 @@ Result<SupervisedStubs> SupervisedStubs::start(const std::string& program, const
   other.reset();
   SupervisedStubs stubs(std::move(own), *pid, {});
   const auto answer = receive(stubs.channel_, &stubs.ring_);
-  if (!answer)
+  if (!answer) {
+    siginfo_t ended{};  // left to wait for: its removal is still to be done in its place
+    if (::waitid(P_PID, static_cast<id_t>(stubs.pid_), &ended, WEXITED | WNOWAIT) == 0 &&
+        ended.si_code != CLD_EXITED)
+      return fail(ErrorCode::kernel_feature,
+                  fmt::format("the process that puts stubs in was killed by signal {}", ended.si_status));
     return fail(ErrorCode::kernel_feature,
                 fmt::format("the process that puts stubs in ended early: {}", content_of(output->get())));
+  }
   if (json_string(*answer, "state") != "installed") return tl::make_unexpected(error_from(*answer));
   auto state = load_state(plan.target);
   if (!state) return tl::make_unexpected(state.error());

@@ -101,7 +101,7 @@ TEST_F(Match, WhatOnlyReplacesIsSaidToBe) {
       10'000, 22 * mib));
   const Answer answer = match();
   EXPECT_TRUE(
-      says(answer, "10.0 MiB that were mapped before went away: the net is +6.0 MiB, RssAnon +6.0 MiB"))
+      says(answer, "10 MiB that were mapped before went away: the net is +6 MiB, RssAnon +6 MiB"))
       << answer.verdict_text;
 }
 
