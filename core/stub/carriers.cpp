@@ -2,6 +2,7 @@
 #include "core/stub/carriers.h"
 
 #include <dirent.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <charconv>
@@ -70,24 +71,27 @@ std::vector<pid_t> find_carriers(const StubState& state) {
 Result<Removed> remove_everywhere(const Target& target, const StubState& state,
                                   std::vector<RemovedFromCarrier>* children) {
   auto removed = remove_stubs(target, state);
-  // A child that forks while this goes on has children that no list knows yet: until none is found any more.
-  constexpr int most_looks = 20;
+  // A child that forks while this goes on has children that no list knows yet, and may have ended when it is
+  // looked at: until none is found, twice.
+  constexpr int most_looks = 40, pause_ms = 2;
   std::vector<pid_t> left;
-  for (int looks = 0; looks < most_looks; ++looks) {
+  int looks_in_vain = 0;
+  for (int looks = 0; looks < most_looks && looks_in_vain < 2; ++looks) {
+    if (looks_in_vain != 0) ::poll(nullptr, 0, pause_ms);
     left.clear();
     bool got_on = false;
     for (const pid_t carrier : find_carriers(state)) {
       if (!has_stubs_in_its_code(carrier, state)) continue;
       const auto child = Target::open(carrier);
-      if (!child) continue;  // it has ended meanwhile
-      auto from_child = remove_stubs(*child, state);
-      if (!from_child && !child->check()) continue;
-      const bool clean = from_child && !has_stubs_in_its_code(carrier, state);
-      got_on = got_on || clean;
-      if (!clean) left.push_back(carrier);
-      if (children != nullptr && (clean || looks == 0)) children->push_back({carrier, std::move(from_child)});
+      auto from_child = child ? remove_stubs(*child, state) : tl::make_unexpected(child.error());
+      const bool ended = !child || (!from_child && !child->check());
+      const bool clean = !ended && from_child && !has_stubs_in_its_code(carrier, state);
+      got_on = got_on || ended || clean;
+      if (!ended && !clean) left.push_back(carrier);
+      if (children != nullptr && (clean || (!ended && looks == 0)))
+        children->push_back({carrier, std::move(from_child)});
     }
-    if (!got_on) break;
+    looks_in_vain = got_on ? 0 : looks_in_vain + 1;
   }
   if (!removed) return removed;
   removed->carriers_left = std::move(left);
