@@ -110,7 +110,9 @@ Result<GdbProof> prove_gdb(const std::string& path) {
   const auto captures = GdbCaptures::open(std::move(channel->collector), gdb->pid(), std::move(*ring));
   if (!captures) return tl::make_unexpected(captures.error());
   const Observed observed = observe((*captures)->source(), *child);
-  const bool by_itself = gdb->wait(observed.finished ? patience_ms / 1e3 : 0.1);
+  // One that has died shows it only when it gets to run; one that hangs is told to end.
+  constexpr double patience_with_the_dying = 3;
+  const bool by_itself = gdb->wait(observed.finished ? patience_ms / 1e3 : patience_with_the_dying);
   const auto removed = stubs->remove();
   if (!observed.armed) return tl::make_unexpected(gdb->diagnose());
   if (!observed.made) return unfit(path, "that process ended when it met a stub, or hung");
