@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/process/target.h"
 
-#include <dirent.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "core/process/proc_error.h"
+#include "core/process/proc_ids.h"
 
 namespace whomap {
 namespace {
@@ -142,18 +142,7 @@ Result<void> Target::check() const {
 }
 
 std::vector<pid_t> Target::threads() const {
-  std::vector<pid_t> threads;
-  DIR* const directory = ::opendir(fmt::format("/proc/{}/task", pid()).c_str());
-  if (directory == nullptr) return threads;
-  while (const dirent* entry = ::readdir(directory)) {
-    pid_t thread = 0;
-    const std::string_view name = entry->d_name;
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), thread);
-    if (problem == std::errc{} && end == name.data() + name.size()) threads.push_back(thread);
-  }
-  ::closedir(directory);
-  std::sort(threads.begin(), threads.end());
-  return threads;
+  return proc_ids(fmt::format("/proc/{}/task", pid()));
 }
 
 }  // namespace whomap

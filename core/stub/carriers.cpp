@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/stub/carriers.h"
 
-#include <dirent.h>
 #include <poll.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <memory>
-#include <string_view>
 #include <utility>
 
-#include "core/base/files.h"
-#include "core/base/json_fields.h"
 #include "core/process/memory.h"
+#include "core/process/proc_ids.h"
 
 namespace whomap {
 namespace {
@@ -57,14 +52,8 @@ Result<void> forget_carried(const TargetIdentity& target) {
 
 std::vector<pid_t> find_carriers(const StubState& state) {
   std::vector<pid_t> carriers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
-  while (const dirent* const entry = processes ? ::readdir(processes.get()) : nullptr) {
-    pid_t pid = 0;
-    const std::string_view name = entry->d_name;
-    const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (problem != std::errc{} || end != name.data() + name.size() || pid == state.target.pid) continue;
-    if (is_ours(pid, state)) carriers.push_back(pid);
-  }
+  for (const pid_t pid : proc_ids("/proc"))
+    if (pid != state.target.pid && is_ours(pid, state)) carriers.push_back(pid);
   return carriers;
 }
 
@@ -106,12 +95,8 @@ std::optional<StubState> state_of_carrier(pid_t pid) {
   if (!folder) return std::nullopt;
   std::error_code problem;
   for (const auto& entry : std::filesystem::directory_iterator(*folder, problem)) {
-    if (entry.path().extension() != ".state" || !entry.is_regular_file(problem)) continue;
-    const auto text = read_file(entry.path().string());
-    if (!text) continue;
-    const auto json = parse_json(*text);
-    if (json.is_discarded()) continue;
-    auto state = stub_state_from_json(json, entry.path().string());
+    if (entry.path().extension() != ".state") continue;
+    auto state = read_state(entry.path().string());
     if (state && is_ours(pid, *state)) return std::move(*state);
   }
   return std::nullopt;

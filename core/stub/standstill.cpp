@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/files.h"
 #include "core/process/memory.h"
+#include "core/process/vfork.h"
 
 namespace whomap {
 namespace {
@@ -32,29 +33,8 @@ void pause_us(long microseconds) {
   ::nanosleep(&pause, nullptr);
 }
 
-/// The letter after the name in /proc/PID/task/TID/stat (man 5 proc_pid_stat, field 3).
-char task_state(pid_t pid, pid_t tid) {
-  const auto stat = read_file(fmt::format("/proc/{}/task/{}/stat", pid, tid));
-  if (!stat) return 'X';
-  const std::size_t name_end = stat->rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= stat->size() ? '?' : (*stat)[name_end + 2];
-}
-
 bool is_ending(char state) {
   return state == 'Z' || state == 'X';
-}
-
-/// The parent of a vfork child, which ptrace cannot stop before that child is done; 0 when there is none.
-/// Others in uninterruptible sleep, most of all those that wait for the lock of the address space, soon wake
-/// up.
-pid_t find_vfork_parent(const Target& target) {
-  for (const pid_t tid : target.threads()) {
-    if (task_state(target.pid(), tid) != 'D') continue;
-    const auto call = read_file(fmt::format("/proc/{}/task/{}/syscall", target.pid(), tid));
-    const long number = call ? std::strtol(call->c_str(), nullptr, 10) : -1;
-    if (number == SYS_vfork || number == SYS_clone || number == SYS_clone3) return tid;
-  }
-  return 0;
 }
 
 tl::unexpected<Error> cannot_stop(const Target& target, pid_t tid) {

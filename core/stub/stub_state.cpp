@@ -240,20 +240,23 @@ Result<void> save(const StubState& state) {
   return written;
 }
 
+Result<StubState> read_state(const std::string& path) {
+  const auto text = read_state_file(path);
+  if (!text) return tl::make_unexpected(text.error());
+  const json parsed = parse_json(*text);
+  auto state = parsed.is_discarded() ? fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", path))
+                                     : stub_state_from_json(parsed, path);
+  if (!state) state.error().remedy = unknown_remedy(path);
+  return state;
+}
+
 Result<std::optional<StubState>> load_state(const TargetIdentity& target) {
   const auto path = state_path(target);
   if (!path) return tl::make_unexpected(path.error());
   struct stat there {};
   if (::lstat(path->c_str(), &there) != 0) return std::optional<StubState>{};
-  const auto text = read_state_file(*path);
-  if (!text) return tl::make_unexpected(text.error());
-  const json parsed = parse_json(*text);
-  auto state = parsed.is_discarded() ? fail(ErrorCode::input_damaged, fmt::format("{} is not JSON", *path))
-                                     : stub_state_from_json(parsed, *path);
-  if (!state) {
-    state.error().remedy = unknown_remedy(*path);
-    return tl::make_unexpected(state.error());
-  }
+  auto state = read_state(*path);
+  if (!state) return tl::make_unexpected(state.error());
   if (state->target.pid != target.pid || state->target.start_time != target.start_time)
     return fail(ErrorCode::process_replaced, fmt::format("{} is of another process", *path));
   return std::optional<StubState>(std::move(*state));

@@ -92,6 +92,9 @@ Result<UniqueFd> lock_state(const TargetIdentity& target);
 
 /// Written to a new file and renamed: a reader sees the old or the new one whole.
 Result<void> save(const StubState& state);
+/// Of one file, which must be a regular one of a state's size. Errors: input_unreadable, input_kind,
+/// input_damaged.
+Result<StubState> read_state(const std::string& path);
 /// Nothing when there is no state file for this process. Errors: input_damaged; process_replaced when the
 /// file is of another process.
 Result<std::optional<StubState>> load_state(const TargetIdentity& target);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/verify/process_table.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/process/proc_error.h"
+#include "core/process/proc_ids.h"
 #include "core/process/status.h"
 #include "core/process/target.h"
 
@@ -76,16 +76,11 @@ std::optional<ProcessEntry> parse_process_entry(std::string_view stat_text) {
 
 std::vector<ProcessEntry> read_process_table() {
   std::vector<ProcessEntry> table;
-  DIR* const directory = ::opendir("/proc");
-  if (directory == nullptr) return table;
-  while (const dirent* name = ::readdir(directory)) {
-    const auto pid = whole_number(name->d_name);
-    if (!pid) continue;
-    const auto stat = read_proc_file(*pid, "stat");
+  for (const pid_t pid : proc_ids("/proc")) {
+    const auto stat = read_proc_file(pid, "stat");
     if (!stat) continue;  // it ended between the two reads
     if (const auto entry = parse_process_entry(*stat)) table.push_back(*entry);
   }
-  ::closedir(directory);
   return table;
 }
 
